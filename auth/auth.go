@@ -1,0 +1,67 @@
+// Package auth decides who a request comes from and what it may do. It reads tokens where the protocol
+// lets them sit, verifies them against the keys of one role, and turns their claims into a Grant.
+package auth
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+)
+
+// Authorizer says what the sender of a request may do.
+type Authorizer interface {
+	// Authorize returns the grant of r's sender for act. The error is a *spec.Problem: 400
+	// invalid_request, 401 without or with invalid_token. A valid token that grants nothing is not an
+	// error. r.URL.Scheme and r.Host must be what the client sees (the hub sets them behind a trusted
+	// proxy); r.URL.RawQuery is read with the WHATWG parser. Grants may be shared between requests with
+	// the same token and must not be changed. Safe for concurrent use.
+	Authorize(r *http.Request, act spec.Action) (*Grant, error)
+}
+
+// Grant is what one verified token, or an anonymous request, may do with one action.
+type Grant struct {
+	Action    spec.Action
+	Subject   string // the token's sub; empty if it has none or the request is anonymous
+	Anonymous bool
+	Dialect   string          // "classic", "draft-08"; empty when anonymous
+	Topics    []topic.Matcher // nil grants nothing
+	Payload   json.RawMessage // subscribe: attached to the connection's subscriptions; nil for none
+	Expires   time.Time       // zero = never
+}
+
+// Allows reports whether the grant covers an update of these topics: every topic when publishing
+// (PUB-27), at least one when receiving a private update (CLA-02, D08-16).
+func (g *Grant) Allows(topics []string) bool {
+	if g.Action == spec.ActionPublish {
+		_, missing := g.Missing(topics)
+		return !missing
+	}
+	for _, t := range topics {
+		if g.selects(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// Missing returns the first topic that the grant does not cover, for the refusal's text.
+func (g *Grant) Missing(topics []string) (string, bool) {
+	for _, t := range topics {
+		if !g.selects(t) {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+func (g *Grant) selects(t string) bool {
+	for _, m := range g.Topics {
+		if m.Match(t) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,40 @@
+// Package topic decides which topics a selector selects.
+package topic
+
+import "net/url"
+
+// Kind is the language a selector is written in.
+type Kind uint8
+
+// The kinds of selectors. Draft-08's exact and urlpattern come with that generation.
+const (
+	// Classic is `*`, an equal string, or an RFC 6570 URI template that can expand to the topic (MAT-01).
+	Classic Kind = iota + 1
+)
+
+// Selector names a set of topics. It is comparable and usable as a map key.
+type Selector struct {
+	Kind    Kind
+	Pattern string
+}
+
+// Matcher is a compiled selector. It is immutable and safe for concurrent use.
+type Matcher interface {
+	// Match reports whether topic, a valid topic, is selected.
+	Match(topic string) bool
+	// Prefix returns a string with which every selected topic begins; if exact is true, that string is
+	// the only selected topic. It lets an index or a transport narrow its search: ("", false) is always right.
+	Prefix() (prefix string, exact bool)
+}
+
+// Limits bounds what Compile accepts. A zero field means its default: 4096 bytes, 32 variables.
+type Limits struct {
+	PatternBytes int // LIM-06
+	Variables    int // LIM-07, per template
+}
+
+// Compile makes a matcher for s. base is the hub's URL, used only by kinds that resolve relative
+// patterns (none yet); it may be nil. It returns an error that wraps ErrLimit when a cap is exceeded;
+// a Classic pattern that is not a valid template is a plain string and not an error (MAT-02).
+// Safe for concurrent use.
+func Compile(s Selector, base *url.URL, l Limits) (Matcher, error) { return compile(s, base, l) }
