@@ -1,0 +1,27 @@
+package memory
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
+	"github.com/cinnabar-hub/cinnabar/transport/transporttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTransport(t *testing.T) {
+	transporttest.Run(t, transporttest.Implementation{
+		Open: func(t *testing.T, l transporttest.Limits) transport.Transport {
+			t.Helper()
+			log, err := New(Options{MaxMessages: l.MaxMessages, MaxAge: l.MaxAge})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return log
+		},
+		TooLarge:  defaultMaxBytes,
+		ReadAhead: scanBatch,
+	})
+}
