@@ -1,0 +1,135 @@
+package auth
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+)
+
+// token returns the one token that r presents, "" if it presents none. The order of places is header, query,
+// cookie; the first place that holds something is the only one looked at (AUT-01, AUT-04, CLA-09, G-06).
+func (j *JWT) token(r *http.Request, act spec.Action) (string, error) {
+	if fields := r.Header.Values("Authorization"); len(fields) > 0 {
+		return bearer(fields)
+	}
+	if j.readsQuery(r, act) {
+		if token, err := queryToken(r.URL.RawQuery); token != "" || err != nil {
+			return token, err
+		}
+	}
+	token := cookieToken(r, j.cookie)
+	if token == "" || safe(r.Method) {
+		return token, nil
+	}
+	if why, ok := j.origins.allow(r); !ok {
+		return "", malformed(ReasonOrigin, why)
+	}
+	return token, nil
+}
+
+// bearer reads the Authorization header (AUT-02, AUT-03; RFC 6750 §2.1).
+func bearer(fields []string) (string, error) {
+	if len(fields) > 1 {
+		return "", malformed(ReasonPresentation, "more than one Authorization header")
+	}
+	scheme, token, _ := strings.Cut(fields[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", malformed(ReasonPresentation, "the Authorization header must use the Bearer scheme")
+	}
+	token = strings.Trim(token, " \t")
+	switch {
+	case token == "":
+		return "", malformed(ReasonPresentation, "the Authorization header has no token")
+	case strings.ContainsAny(token, " \t,"):
+		return "", malformed(ReasonPresentation, "the Authorization header has more than one token")
+	}
+	return token, nil
+}
+
+// readsQuery reports whether the query parameter counts for this request (G-05). Draft-08's access_token is
+// never read.
+func (j *JWT) readsQuery(r *http.Request, act spec.Action) bool {
+	switch j.query {
+	case QueryTokenAll:
+		return true
+	case QueryTokenSubscribe:
+		return act == spec.ActionSubscribe && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	default:
+		return false
+	}
+}
+
+// queryToken returns the token of the query, "" if there is none. A token typed at+jwt counts as none: such a
+// token is never accepted from a URL (D08-17, G-05). A parameter that is there but empty is a mistake of the
+// client and not an anonymous request.
+func queryToken(rawQuery string) (string, error) {
+	found := ""
+	count := 0
+	for _, v := range spec.ParseForm(rawQuery).All(spec.ParamAuthorization) {
+		if accessTokenType(peekType(v)) {
+			continue
+		}
+		found = v
+		count++
+	}
+	switch {
+	case count > 1:
+		return "", malformed(ReasonPresentation, "more than one authorization parameter")
+	case count == 1 && found == "":
+		return "", malformed(ReasonPresentation, "the authorization parameter has no token")
+	}
+	return found, nil
+}
+
+// cookieToken returns the value of the first cookie called name, "" if there is none: the first one is final,
+// whatever follows it (G-06). net/http's reader would skip a value it finds malformed, and with it turn a
+// present token into an absent one (AUT-04). An empty value is what a log-out leaves behind and counts as no
+// cookie.
+func cookieToken(r *http.Request, name string) string {
+	for _, line := range r.Header.Values("Cookie") {
+		for pair := range strings.SplitSeq(line, ";") {
+			n, value, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
+			if n != name {
+				continue
+			}
+			if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+				value = value[1 : len(value)-1]
+			}
+			return value
+		}
+	}
+	return ""
+}
+
+// safe reports whether method changes nothing, so that a foreign page gains nothing by sending it with the
+// cookie (CORS-08, CORS-09).
+func safe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, "QUERY":
+		return true
+	}
+	return false
+}
+
+// peekType returns the typ that a token claims, unverified; "" if it cannot be read.
+func peekType(token string) any {
+	segment, _, _ := strings.Cut(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(segment)
+	if err != nil {
+		return nil
+	}
+	var header map[string]any
+	if json.Unmarshal(raw, &header) != nil {
+		return nil
+	}
+	return header["typ"]
+}
+
+// accessTokenType reports whether typ marks a draft-08 token. Source: D08-01; RFC 9068 §2.1.
+func accessTokenType(typ any) bool {
+	s, ok := typ.(string)
+	return ok && (strings.EqualFold(s, "at+jwt") || strings.EqualFold(s, "application/at+jwt"))
+}

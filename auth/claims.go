@@ -1,0 +1,129 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+)
+
+// rules turn verified claims into grants.
+type rules struct {
+	requireExp bool
+	limits     spec.Limits
+	compile    func(topic.Selector) (topic.Matcher, error)
+}
+
+func newRules(requireExp bool, l spec.Limits) rules {
+	caps := topic.Limits{PatternBytes: l.SelectorBytes, Variables: l.Variables}
+	return rules{requireExp: requireExp, limits: l, compile: func(s topic.Selector) (topic.Matcher, error) {
+		return topic.Compile(s, nil, caps)
+	}}
+}
+
+// grant reads a verified token. What it refuses, it refuses with the reason (ERR-08).
+func (r *rules) grant(act spec.Action, header map[string]any, raw json.RawMessage, now time.Time) (*Grant, time.Time, error) {
+	if _, critical := header["crit"]; critical {
+		return nil, time.Time{}, invalid(ReasonCritical, "the token's crit header names extensions that this hub does not know", "")
+	}
+	registered, err := readRegistered(raw)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if err := registered.check(now, r.requireExp); err != nil {
+		return nil, time.Time{}, err
+	}
+	claims, err := spec.Classic.Claims(raw, r.limits)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	g := &Grant{Action: act, Subject: registered.subject, Dialect: spec.Classic.Name, Expires: registered.expires}
+	selectors := claims.Publish
+	if act == spec.ActionSubscribe {
+		selectors = claims.Subscribe
+		g.Payload = claims.Payload
+	}
+	for _, s := range selectors {
+		m, err := r.compile(s)
+		if err != nil {
+			return nil, time.Time{}, selectorProblem(act, err)
+		}
+		g.Topics = append(g.Topics, m)
+	}
+	return g, registered.notBefore, nil
+}
+
+// registered are the claims that every JSON Web Token may have. Source: RFC 7519 §4.1.
+type registered struct {
+	expires, notBefore, issued time.Time // zero = absent
+	subject                    string
+}
+
+// readRegistered reads them by their exact names (AUT-10).
+func readRegistered(raw json.RawMessage) (registered, error) {
+	var out registered
+	var members map[string]json.RawMessage
+	if !utf8.Valid(raw) || json.Unmarshal(raw, &members) != nil || members == nil {
+		return out, invalid(ReasonClaims, "the token's claims are not a JSON object in UTF-8", "")
+	}
+	for _, date := range []struct {
+		name string
+		to   *time.Time
+	}{{"exp", &out.expires}, {"nbf", &out.notBefore}, {"iat", &out.issued}} {
+		value, ok := members[date.name]
+		if !ok {
+			continue
+		}
+		t, ok := numericDate(value)
+		if !ok {
+			return out, invalid(ReasonClaims, fmt.Sprintf("the token's %s is not a number of seconds", date.name), "")
+		}
+		*date.to = t
+	}
+	if value, ok := members["sub"]; ok && json.Unmarshal(value, &out.subject) != nil {
+		return out, invalid(ReasonClaims, "the token's sub is not a string", "")
+	}
+	return out, nil
+}
+
+// check applies exp and nbf without leeway (AUT-11, CLA-12).
+func (r *registered) check(now time.Time, requireExp bool) error {
+	switch {
+	case r.expires.IsZero() && requireExp:
+		return invalid(ReasonNoExpiry, "the token has no exp, which this hub requires", "")
+	case expired(r.expires, now):
+		return invalid(ReasonExpired, "the token is expired since "+r.expires.UTC().Format(time.RFC3339), "")
+	case now.Before(r.notBefore):
+		return invalid(ReasonNotYetValid, "the token is not valid before "+r.notBefore.UTC().Format(time.RFC3339), "")
+	}
+	return nil
+}
+
+// lastDate keeps dates where time.Time and its texts are well defined: the end of the year 9999.
+const lastDate = 253402300799
+
+// numericDate reads seconds since 1970, whole or not. Source: RFC 7519 §2.
+func numericDate(raw json.RawMessage) (time.Time, bool) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || (raw[0] != '-' && (raw[0] < '0' || raw[0] > '9')) { // "1", true, null …
+		return time.Time{}, false
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return time.Time{}, false
+	}
+	whole, frac := math.Modf(max(min(f, lastDate), -lastDate/10))
+	return time.Unix(int64(whole), int64(frac*1e9)), true
+}
+
+// selectorProblem refuses a token with a selector that cannot be compiled; the selector's text stays in the log.
+func selectorProblem(act spec.Action, err error) *spec.Problem {
+	return invalid(ReasonClaims, fmt.Sprintf("the token's %s claim has a selector over the limits of this hub", act), err.Error())
+}
