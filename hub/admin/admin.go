@@ -1,0 +1,76 @@
+// Package admin is what the admin listener serves: metrics, health and profiles. It must not be reachable
+// by the hub's clients.
+//
+//	GET /livez, /healthz   200 while the process answers
+//	GET /readyz            200 when the hub can serve publishers and subscribers, else 503 and the reason
+//	GET /metrics           Prometheus text or OpenMetrics
+//	GET /debug/pprof/…     profiles of the Go runtime
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// readyTimeout bounds one readiness check; a probe that waits longer has given up.
+const readyTimeout = 2 * time.Second
+
+// Options is what the handler reads.
+type Options struct {
+	Gatherer prometheus.Gatherer         // nil = no /metrics
+	Ready    func(context.Context) error // nil = always ready
+}
+
+// Handler serves the admin listener. Health lives here alone and not on the public one, where it would
+// tell strangers about the inside (DIS-10).
+func Handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", live)
+	mux.HandleFunc("GET /healthz", live)
+	mux.HandleFunc("GET /readyz", ready(o.Ready))
+	if o.Gatherer != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func live(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") }
+
+func ready(check func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if check == nil {
+			answer(w, http.StatusOK, "ready")
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if err := check(ctx); err != nil {
+			answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+			return
+		}
+		answer(w, http.StatusOK, "ready")
+	}
+}
+
+// cmdline answers 404 in the place of pprof's own: a key may have been given on the command line.
+func cmdline(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
+
+func answer(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // the prober is gone, which is its own business
+}
