@@ -20,6 +20,9 @@ import (
 
 const module = "github.com/cinnabar-hub/cinnabar"
 
+// root is the module's root, seen from this package.
+var root = filepath.Join("..", "..", "..")
+
 // importRule is one depguard rule of .golangci.yml, read as depguard reads it: a file that matches one
 // of Files and none of the negated ones may not import what Deny names, unless Allow names it more
 // closely; in strict mode it may import nothing but what Allow names.
@@ -37,7 +40,6 @@ type importRule struct {
 // the linter, so that a forbidden edge fails `go test ./...` on a laptop that has only Go.
 func TestEveryImportFollowsTheArrowsOfTheHouse(t *testing.T) {
 	rules := readImportRules(t)
-	root := filepath.Join("..", "..", "..")
 	files := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -102,7 +104,7 @@ func TestEveryImportRuleFiresInTheLinter(t *testing.T) {
 	}
 	rules := readImportRules(t)
 	dir := t.TempDir()
-	config, err := os.ReadFile(filepath.Join("..", "..", "..", ".golangci.yml"))
+	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +170,7 @@ func writeViolations(t *testing.T, dir string, rules map[string]importRule) (req
 
 func readImportRules(t *testing.T) map[string]importRule {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "..", ".golangci.yml"))
+	raw, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
