@@ -36,10 +36,10 @@ const MediaTypeForm = "application/x-www-form-urlencoded"
 
 // Classic cookie, query parameter and claims. Source: classic §Authorization.
 const (
-	CookieClassic     = "mercureAuthorization"
+	CookieClassic      = "mercureAuthorization"
 	ParamAuthorization = "authorization"
-	ClaimMercure      = "mercure"
-	ClaimNamespaced   = "https://mercure.rocks/"
+	ClaimMercure       = "mercure"
+	ClaimNamespaced    = "https://mercure.rocks/"
 )
 
 // AuthorizationDetailType marks the entries of authorization_details that belong to a Mercure hub.

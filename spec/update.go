@@ -56,3 +56,27 @@ func DefaultLimits() Limits {
 		Variables: 32, GrantSelectors: 1000, TokenBytes: 16 << 10, HeadBytes: 64 << 10,
 	}
 }
+
+// WithDefaults returns l with every zero or negative field replaced by its default.
+func (l Limits) WithDefaults() Limits {
+	d := DefaultLimits()
+	if l.BodyBytes > 0 {
+		d.BodyBytes = l.BodyBytes
+	}
+	for _, f := range []struct{ to, from *int }{
+		{&d.Topics, &l.Topics},
+		{&d.TopicBytes, &l.TopicBytes},
+		{&d.IDBytes, &l.IDBytes},
+		{&d.Selectors, &l.Selectors},
+		{&d.SelectorBytes, &l.SelectorBytes},
+		{&d.Variables, &l.Variables},
+		{&d.GrantSelectors, &l.GrantSelectors},
+		{&d.TokenBytes, &l.TokenBytes},
+		{&d.HeadBytes, &l.HeadBytes},
+	} {
+		if *f.from > 0 {
+			*f.to = *f.from
+		}
+	}
+	return d
+}

@@ -1,0 +1,170 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+)
+
+// Classic is the pre-standardization protocol: drafts 5 to 7, hubs 0.10 to 0.24. It is read only.
+var Classic = Dialect{
+	Name:       "classic",
+	ResumeKeys: []string{"last_event_id", "lastEventID", "Last-Event-ID", "Last-Event-Id", "last-event-id"},
+	Reconciled: HeaderLastEventID,
+	Cookie:     CookieClassic,
+	Selectors:  classicSelectors,
+	Claims:     classicClaims,
+}
+
+// classicSelectors reads the `topic` parameters. A parameter whose name starts with `match` belongs to
+// draft-08 and is refused until that generation is served (SUB-10, G-09).
+// Source: classic §Subscription; SUB-07, SUB-11, SUB-16, SUB-18 … SUB-20.
+func classicSelectors(f Form, l Limits) ([]topic.Selector, error) {
+	l = l.WithDefaults()
+	for i := range f {
+		if matchPrefix(f[i].Name) {
+			return nil, BadRequest("unsupported_matcher", "parameters whose name starts with %q are reserved and none is supported by this hub", "match")
+		}
+	}
+	patterns := f.All(FieldTopic)
+	if len(patterns) == 0 {
+		return nil, BadRequest("missing_topic", "the parameter %q is missing", FieldTopic)
+	}
+	if len(patterns) > l.Selectors {
+		return nil, BadRequest("too_many_selectors", "%d parameters %q, at most %d are allowed", len(patterns), FieldTopic, l.Selectors)
+	}
+	selectors := make([]topic.Selector, 0, len(patterns))
+	seen := make(map[string]struct{}, len(patterns))
+	for _, p := range patterns {
+		if len(p) > l.SelectorBytes {
+			return nil, BadRequest("selector_too_long", "a parameter %q has %d bytes, at most %d are allowed", FieldTopic, len(p), l.SelectorBytes)
+		}
+		if !ValidText(p) {
+			return nil, BadRequest("invalid_selector", "the parameter %q must be valid UTF-8 without control and format characters", FieldTopic)
+		}
+		if _, dup := seen[p]; dup {
+			continue
+		}
+		seen[p] = struct{}{}
+		selectors = append(selectors, topic.Selector{Kind: topic.Classic, Pattern: p})
+	}
+	return selectors, nil
+}
+
+// matchPrefix reports whether name starts with "match" in any ASCII case.
+func matchPrefix(name string) bool {
+	const prefix = "match"
+	if len(name) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		if name[i]|0x20 != prefix[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// classicClaims reads `mercure`, or `https://mercure.rocks/`, which then replaces it. Objects are decoded
+// into maps because Go folds the case of struct field names (AUT-10).
+// Source: classic §Authorization; CLA-01 … CLA-07, G-03, LIM-08.
+func classicClaims(payload json.RawMessage, l Limits) (Claims, error) {
+	l = l.WithDefaults()
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &all); err != nil {
+		return Claims{}, invalidToken("invalid_claims", "the token's payload is not a JSON object", err)
+	}
+	if hasMercureDetail(all["authorization_details"]) {
+		return Claims{}, invalidToken("wrong_token_type",
+			"the token has Mercure authorization_details but is not of type at+jwt", nil)
+	}
+	name := ClaimNamespaced
+	raw, ok := all[name]
+	if !ok {
+		name = ClaimMercure
+		raw = all[name]
+	}
+	if absent(raw) {
+		return Claims{}, nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return Claims{}, invalidToken("invalid_claims", "the claim "+name+" is not an object", err)
+	}
+	var c Claims
+	var err error
+	if c.Publish, err = claimSelectors(object, "publish", l); err != nil {
+		return Claims{}, err
+	}
+	if c.Subscribe, err = claimSelectors(object, "subscribe", l); err != nil {
+		return Claims{}, err
+	}
+	if len(c.Publish)+len(c.Subscribe) > l.GrantSelectors {
+		return Claims{}, tooManySelectors(l)
+	}
+	if p := object["payload"]; !absent(p) {
+		c.Payload = bytes.Clone(p)
+	}
+	return c, nil
+}
+
+func claimSelectors(object map[string]json.RawMessage, member string, l Limits) ([]topic.Selector, error) {
+	raw := object[member]
+	if absent(raw) {
+		return nil, nil
+	}
+	var entries []json.RawMessage
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, invalidToken("invalid_claims", "mercure."+member+" is not an array", err)
+	}
+	if len(entries) > l.GrantSelectors {
+		return nil, tooManySelectors(l)
+	}
+	selectors := make([]topic.Selector, len(entries))
+	for i, e := range entries {
+		var pattern string
+		if absent(e) || json.Unmarshal(e, &pattern) != nil {
+			return nil, invalidToken("invalid_claims", "mercure."+member+" has an entry that is not a string", nil)
+		}
+		if len(pattern) > l.SelectorBytes {
+			p := invalidToken("selector_too_long", "", nil)
+			p.Detail = "mercure." + member + " has an entry longer than " + strconv.Itoa(l.SelectorBytes) + " bytes"
+			return nil, p
+		}
+		selectors[i] = topic.Selector{Kind: topic.Classic, Pattern: pattern}
+	}
+	return selectors, nil
+}
+
+// hasMercureDetail reports whether raw is an array with a Mercure entry; entries of any other shape or
+// type are none of our business (D08-08).
+func hasMercureDetail(raw json.RawMessage) bool {
+	var entries []json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &entries) != nil {
+		return false
+	}
+	for _, e := range entries {
+		var object map[string]json.RawMessage
+		var kind string
+		if json.Unmarshal(e, &object) == nil && json.Unmarshal(object["type"], &kind) == nil && kind == AuthorizationDetailType {
+			return true
+		}
+	}
+	return false
+}
+
+// absent reports whether a member is missing or null, which grants nothing.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+func tooManySelectors(l Limits) *Problem {
+	return invalidToken("too_many_selectors", "the token has more than "+strconv.Itoa(l.GrantSelectors)+" selectors", nil)
+}
+
+func invalidToken(reason, detail string, cause error) *Problem {
+	return &Problem{
+		Status: http.StatusUnauthorized, Reason: reason, Code: CodeInvalidToken, Challenge: true, Detail: detail, Cause: cause,
+	}
+}

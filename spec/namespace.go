@@ -1,0 +1,139 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	whatwg "github.com/nlnwa/whatwg-url/url"
+)
+
+// Namespace is the part of the topic space that belongs to the hub itself: its path and everything
+// below, on whatever scheme and host (PUB-07). It is immutable and safe for concurrent use.
+type Namespace struct {
+	base   *whatwg.Url
+	path   string // of the hub, normalized
+	last   string // its last segment, empty when it cannot serve as a cheap test
+	scheme string // of the hub, with its colon
+}
+
+// NewNamespace makes the namespace of the hub at hubURL, an absolute http or https URL whose path is not
+// the root: below the root everything would be reserved.
+func NewNamespace(hubURL *url.URL) (*Namespace, error) {
+	if hubURL == nil {
+		return nil, errors.New("spec: namespace of no URL")
+	}
+	if s := strings.ToLower(hubURL.Scheme); s != "http" && s != "https" || hubURL.Host == "" {
+		return nil, fmt.Errorf("spec: namespace of %q: not an absolute http or https URL", hubURL.Redacted())
+	}
+	base, err := resolve(hubURL.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("spec: namespace of %q: %w", hubURL.Redacted(), err)
+	}
+	n := &Namespace{base: base, path: normalizePath(base.Pathname()), scheme: base.Scheme() + ":"}
+	n.path = strings.TrimSuffix(n.path, "/")
+	if n.path == "" {
+		return nil, fmt.Errorf("spec: namespace of %q: the path must not be the root", hubURL.Redacted())
+	}
+	if last := n.path[strings.LastIndexByte(n.path, '/')+1:]; last != "" && strings.Trim(last, unreserved) == "" {
+		n.last = last
+	}
+	return n, nil
+}
+
+// Reserved reports whether topic addresses the namespace: it is resolved against the hub's URL as a
+// browser would, percent-encoded unreserved characters are decoded, and the path is compared. A topic
+// that cannot be resolved is not reserved (PUB-09). strict is the rule for at+jwt publishers; without it
+// a topic that is only `?…`, only `#…` or a bare word may resolve to the hub path itself (PUB-08, G-11).
+func (n *Namespace) Reserved(topic string, strict bool) bool {
+	if n.cannotBe(topic) {
+		return false
+	}
+	return n.reserved(topic, strict)
+}
+
+func (n *Namespace) reserved(topic string, strict bool) bool {
+	u, err := resolve(topic, n.base)
+	if errors.Is(err, errPanic) {
+		return true // undecided: keep it out
+	}
+	if err != nil || u.OpaquePath() {
+		return false
+	}
+	rest, below := strings.CutPrefix(normalizePath(u.Pathname()), n.path)
+	switch {
+	case !below || rest != "" && rest[0] != '/':
+		return false
+	case rest != "" || strict:
+		return true
+	default:
+		return !casual(topic)
+	}
+}
+
+// casual reports whether topic is one that a person would write without thinking of URLs: `#general`,
+// `?x=1`, `mercure`.
+func casual(topic string) bool {
+	topic = strings.Trim(topic, " ")
+	return topic != "" && (topic[0] == '#' || topic[0] == '?' || !strings.ContainsAny(topic, `/\:?#`))
+}
+
+// cannotBe is a test that needs no parser: the last segment of the hub path must come from the topic
+// itself, because resolution takes one segment less from the base, unless the topic has no path at all.
+// It may only answer true when reserved would answer false.
+func (n *Namespace) cannotBe(topic string) bool {
+	if n.last == "" || topic == "" || topic[0] == '?' || topic[0] == '#' {
+		return false
+	}
+	for i := range len(topic) {
+		// A triplet may hide a character, and blanks and controls are dropped by the parser.
+		if c := topic[i]; c == '%' || c <= ' ' || c == 0x7F {
+			return false
+		}
+	}
+	if strings.Contains(topic, n.last) {
+		return false
+	}
+	if len(topic) >= len(n.scheme) && strings.EqualFold(topic[:len(n.scheme)], n.scheme) {
+		// `https:?x` and the like take the whole path of the base.
+		rest := topic[len(n.scheme):]
+		return rest != "" && (rest[0] == '/' || rest[0] == '\\')
+	}
+	return true
+}
+
+const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+
+// normalizePath decodes the triplets of unreserved characters and writes the others in capitals.
+func normalizePath(path string) string {
+	if strings.IndexByte(path, '%') < 0 {
+		return path
+	}
+	b := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' || i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+			b = append(b, path[i])
+			continue
+		}
+		if c := unhex(path[i+1])<<4 | unhex(path[i+2]); strings.IndexByte(unreserved, c) >= 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, strings.ToUpper(path[i:i+3])...)
+		}
+		i += 2
+	}
+	return string(b)
+}
+
+var errPanic = errors.New("spec: the URL parser failed")
+
+// resolve parses ref against base, which may be nil. A panic of the parser is errPanic.
+func resolve(ref string, base *whatwg.Url) (u *whatwg.Url, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			u, err = nil, fmt.Errorf("%w: %v", errPanic, p)
+		}
+	}()
+	return whatwg.NewParser().BasicParser(ref, base, nil, whatwg.NoState)
+}
