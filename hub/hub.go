@@ -1,19 +1,31 @@
 // Package hub is the Mercure hub: an HTTP handler that takes publications, appends them to a
 // transport's log, and streams every entry to the subscribers whose selectors match.
+//
+// A publication is authorised, validated and appended; its publisher never touches a subscriber. One
+// follower goroutine receives the log in order and offers each entry, encoded once, to the short queues
+// of the subscribers it is for. A subscriber is a position in the log: when its queue overflows, the
+// queue is dropped and the log is read again from there.
 package hub
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/hub/metrics"
 	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -32,12 +44,11 @@ type Options struct {
 
 	Limits                   spec.Limits
 	MaxConnections           int // streams at a time, 0 = no limit
-	MaxConnectionsPerIP      int
-	MaxConnectionsPerSubject int // per token subject (LIM-10)
+	MaxConnectionsPerIP      int // 0 = no limit; an IPv6 client is its /64
+	MaxConnectionsPerSubject int // per token subject (LIM-10), 0 = no limit
 	SoftRefusal              bool
 	ReplayOnUnknownCursor    bool // replay everything when the cursor is unknown (REC-13)
 	LegacyCursorParams       bool // REC-04
-	ClassicDisabled          bool // reserved for draft-08 only deployments (G-22)
 
 	Heartbeat        time.Duration // 0 = none
 	Retry            time.Duration // centre of the jittered retry field, 0 = none
@@ -46,31 +57,234 @@ type Options struct {
 	SubscriberBuffer int           // bytes, 0 = 1 MiB
 }
 
-// Hub serves the protocol on one node. Use New, then Run beside an HTTP server with Handler.
-type Hub struct{ o Options }
+// Hub serves the protocol on one node. Use New, then Run beside an HTTP server with Handler. All
+// methods are safe for concurrent use.
+type Hub struct {
+	// static after construction
+	o         Options
+	log       *slog.Logger
+	metrics   *metrics.Metrics
+	base      *url.URL
+	namespace *spec.Namespace
+	compiled  *topic.Cache
+	fanout    *fanout
+	handler   http.Handler
+	shards    shards
+	noHijack  bool // tests: connections without descriptors
+
+	notReady atomic.Bool
+	draining atomic.Bool
+	appended atomic.Uint64 // newest position that this node has acknowledged
+
+	// guarded by mu
+	mu       sync.Mutex
+	interest transport.Interest // nil until the follower is established
+	ctx      context.Context    //nolint:containedctx // ends with Run; streams taken over from handlers live in it
+	streams  sync.WaitGroup     // goroutines of streams
+	open     openStreams
+	idle     chan struct{} // closed when the last stream leaves during Drain; nil otherwise
+}
 
 // New checks o and makes a Hub.
 func New(o Options) (*Hub, error) {
 	if o.Transport == nil || o.Authorizer == nil {
 		return nil, errors.New("hub: Transport and Authorizer are required")
 	}
-	return &Hub{o: o}, nil
+	if o.Path == "" {
+		o.Path = spec.DefaultHubPath
+	}
+	if !strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, "{}*?# %") {
+		return nil, fmt.Errorf("hub: path %q: want an absolute path without wildcards, query or escapes", o.Path)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.New(nil)
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 5 * time.Second
+	}
+	if o.SubscriberBuffer <= 0 {
+		o.SubscriberBuffer = 1 << 20
+	}
+	o.Limits = o.Limits.WithDefaults()
+	base := o.PublicURL
+	if base == nil {
+		base = &url.URL{Scheme: "http", Host: "localhost", Path: o.Path}
+	}
+	ns, err := spec.NewNamespace(base)
+	if err != nil {
+		return nil, fmt.Errorf("hub: public URL: %w", err)
+	}
+	h := &Hub{
+		o: o, log: o.Logger, metrics: o.Metrics, base: base, namespace: ns,
+		compiled: topic.NewCache(compiledSelectors, base, topic.Limits{PatternBytes: o.Limits.SelectorBytes, Variables: o.Limits.Variables}),
+		fanout:   newFanout(o.Logger, o.Metrics),
+		open:     openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
+	}
+	h.handler = h.routes()
+	return h, nil
 }
 
-// Handler serves the hub path; everything else is 404.
-func (h *Hub) Handler() http.Handler { return http.NotFoundHandler() }
+// compiledSelectors bounds the cache of compiled selectors (MAT-20).
+const compiledSelectors = 8192
 
-// Run follows the log and serves streams until ctx ends; it returns when every goroutine of the hub has.
-// The follower is established, and Ready can become nil, shortly after Run is called.
-func (h *Hub) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// Handler serves the hub path; everything else is 404.
+func (h *Hub) Handler() http.Handler { return h.handler }
+
+// Run follows the log and serves streams until ctx ends; it returns when every goroutine of the hub
+// has. Ready fails until the follower is established. Run may be called once.
+func (h *Hub) Run(ctx context.Context) error {
+	// The follower outlives ctx a little, so that streams end after what they were offered.
+	follow, stopFollow := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopFollow()
+	if err := h.shards.start(h); err != nil {
+		return err
+	}
+	interest, err := h.o.Transport.Follow(follow, h.fanout.deliver)
+	if err != nil {
+		return fmt.Errorf("hub: follow the log: %w", err)
+	}
+	span, err := h.o.Transport.Span(ctx)
+	if err == nil {
+		h.appended.Store(uint64(span.Last))
+	}
+	h.mu.Lock()
+	h.interest, h.ctx = interest, ctx
+	h.mu.Unlock()
+
+	h.shards.run(ctx) // until ctx ends and the shards' streams have left
+	<-ctx.Done()
+	for _, s := range h.fanout.snapshot() {
+		s.end(endDrain)
+	}
+	h.mu.Lock()
+	h.interest = nil // no new streams
+	h.mu.Unlock()
+	h.streams.Wait()
+	return nil
+}
 
 // Ready returns nil when the hub can serve both publishers and subscribers, or the reason why not.
-func (h *Hub) Ready(ctx context.Context) error { return nil }
+func (h *Hub) Ready(ctx context.Context) error {
+	if h.notReady.Load() {
+		return errors.New("shutting down")
+	}
+	if h.following() == nil {
+		return errors.New("not following the log yet")
+	}
+	if _, err := h.o.Transport.Span(ctx); err != nil {
+		return fmt.Errorf("transport: %w", err)
+	}
+	return nil
+}
 
 // SetNotReady makes Ready fail from now on: the first step of a shutdown.
-func (h *Hub) SetNotReady() {}
+func (h *Hub) SetNotReady() { h.notReady.Store(true) }
 
 // Drain refuses new streams (softly where allowed, SUB-41), goes on taking publications, and ends every
-// stream after its last whole event, spread evenly over `spread` (0 = all now). It returns when the last one
-// has ended, or with ctx's error.
-func (h *Hub) Drain(ctx context.Context, spread time.Duration) error { return nil }
+// stream after its last whole event, spread evenly over `spread` (0 = all now, SUB-38). It returns when
+// the last one has ended, or with ctx's error.
+func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
+	h.SetNotReady()
+	h.draining.Store(true)
+	h.mu.Lock()
+	idle := make(chan struct{})
+	h.idle = idle
+	if h.open.total == 0 {
+		close(idle)
+		h.idle = nil
+	}
+	h.mu.Unlock()
+
+	list := h.fanout.snapshot()
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	start := time.Now()
+	for i, s := range list {
+		if spread > 0 {
+			if err := sleepUntil(ctx, start.Add(spread*time.Duration(i)/time.Duration(len(list)))); err != nil {
+				return fmt.Errorf("hub: drain: %w", err)
+			}
+		}
+		s.end(endDrain)
+	}
+	// Streams that were being opened when draining began are in no list yet; adopt and join see to them.
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("hub: drain: %w", context.Cause(ctx))
+	}
+}
+
+func sleepUntil(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// following returns the follower's interest, nil when the hub does not run.
+func (h *Hub) following() transport.Interest {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.interest
+}
+
+// stopping reports whether Run's context has ended.
+func (h *Hub) stopping() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ctx != nil && h.ctx.Err() != nil
+}
+
+// adopt gives a live stream to a shard, if it can have one; its goroutine then has no more part in it.
+func (h *Hub) adopt(s *subscriber) bool {
+	k, ok := s.sink.(*h1Sink)
+	return ok && h.shards.take(s, k)
+}
+
+// spawn gives a stream that has fallen behind a goroutine of its own again.
+func (h *Hub) spawn(s *subscriber) {
+	h.streams.Go(func() {
+		defer h.contain(s)
+		s.run(h.ctx, h.fanout.rejoin(s))
+	})
+}
+
+// contain keeps a defect in one stream from ending the process.
+func (h *Hub) contain(s *subscriber) {
+	if v := recover(); v != nil {
+		h.panicked("panic in a stream", v, s.requestID)
+		s.sink.abort()
+		h.forget(s, endFailed)
+	}
+}
+
+// farewell is what a stream ends with: when to come back (SUB-38).
+func (h *Hub) farewell() []byte {
+	if h.o.Retry <= 0 {
+		return nil
+	}
+	return appendRetry(nil, h.o.Retry)
+}
+
+// appendRetry appends a retry field with a random value around d, at least a millisecond.
+func appendRetry(dst []byte, d time.Duration) []byte {
+	ms := max(jitter(d).Milliseconds(), 1)
+	dst = append(dst, "retry: "...)
+	return append(strconv.AppendInt(dst, ms, 10), '\n')
+}
+
+// jitter returns a random duration between half of d and one and a half.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return d/2 + rand.N(d) //nolint:gosec // spreads load, keeps no secret
+}

@@ -1,0 +1,113 @@
+package hub
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"github.com/cinnabar-hub/cinnabar/hub/metrics"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// fanout hands each entry of the log to the subscribers it is for. One goroutine, the transport's
+// follower, calls deliver; it never blocks on a subscriber.
+//
+// Lock order: fanout.mu, then subscriber.mu, then shard.mu.
+type fanout struct {
+	// static after construction
+	log     *slog.Logger
+	metrics *metrics.Metrics
+
+	// guarded by mu
+	mu     sync.Mutex
+	index  *index
+	all    map[*subscriber]struct{}
+	head   transport.Position // newest position handed to deliver
+	headID string
+	round  uint64 // counts deliveries, to offer an update once however many selectors match
+}
+
+func newFanout(log *slog.Logger, m *metrics.Metrics) *fanout {
+	return &fanout{log: log, metrics: m, index: newIndex(), all: map[*subscriber]struct{}{}}
+}
+
+// deliver offers e to every subscriber that selects one of its topics and may see it.
+func (f *fanout) deliver(e transport.Entry) {
+	defer func() {
+		if v := recover(); v != nil { // a matcher's defect must not stop the node
+			f.metrics.Panics.Inc()
+			f.log.Error("panic in fan-out", "panic", v, "position", e.Pos, "stack", string(debug.Stack()))
+		}
+	}()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if e.Pos > f.head {
+		f.head, f.headID = e.Pos, e.Update.ID
+		f.metrics.FollowerPosition.Set(float64(e.Pos))
+	}
+	f.round++
+	var (
+		fr     *frame
+		grants grantMemo
+	)
+	f.index.match(e.Update.Topics, func(w *watchers) {
+		for _, ref := range w.refs {
+			s := ref.s
+			if s.round == f.round {
+				continue
+			}
+			s.round = f.round
+			if e.Update.Private && !grants.allows(s.grant, e.Update.Topics) {
+				continue
+			}
+			if fr == nil {
+				fr = newFrame(e, f.headID)
+			}
+			s.offer(fr)
+		}
+	})
+}
+
+// join enters s into the index and returns the position up to which entries are in the log only;
+// everything later is offered to s.
+func (f *fanout) join(s *subscriber) transport.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.index.add(s)
+	f.all[s] = struct{}{}
+	f.metrics.Selectors.Set(float64(len(f.index.known)))
+	return f.head
+}
+
+// leave removes s; nothing is offered to it any more.
+func (f *fanout) leave(s *subscriber) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.all[s]; !ok {
+		return
+	}
+	f.index.remove(s)
+	delete(f.all, s)
+	f.metrics.Selectors.Set(float64(len(f.index.known)))
+}
+
+// rejoin empties the queue of a subscriber that has fallen behind and returns the position up to which
+// it has to read the log: everything later is offered to it again.
+func (f *fanout) rejoin(s *subscriber) transport.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.resetQueue()
+	return f.head
+}
+
+// snapshot returns all subscribers.
+func (f *fanout) snapshot() []*subscriber {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]*subscriber, 0, len(f.all))
+	for s := range f.all {
+		list = append(list, s)
+	}
+	return list
+}

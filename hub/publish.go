@@ -1,0 +1,102 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/auth"
+	"github.com/cinnabar-hub/cinnabar/spec"
+)
+
+// bodyTimeout is how long a publisher may take to send its body.
+const bodyTimeout = 30 * time.Second
+
+// publish takes a publication. The order of its checks is PUB-28: size, authentication, form, topics and
+// fields, authorisation, dispatch.
+func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
+	start := time.Now()
+	if r.ContentLength > h.o.Limits.BodyBytes {
+		return h.bodyTooLarge()
+	}
+	grant, err := h.o.Authorizer.Authorize(r, spec.ActionPublish)
+	if err != nil {
+		return err
+	}
+	update, err := h.readUpdate(w, r, grant)
+	if err != nil {
+		return err
+	}
+	if t, missing := grant.Missing(update.Topics); missing {
+		return auth.Forbidden(spec.ActionPublish, t)
+	}
+	// The publisher may leave from here on, the update goes its way (PUB-25).
+	e, err := h.o.Transport.Append(context.WithoutCancel(r.Context()), update)
+	if err != nil {
+		return err
+	}
+	for {
+		seen := h.appended.Load()
+		if uint64(e.Pos) <= seen || h.appended.CompareAndSwap(seen, uint64(e.Pos)) {
+			break
+		}
+	}
+	h.metrics.Published.Inc()
+	h.metrics.PublishSeconds.Observe(time.Since(start).Seconds())
+	h.log.Debug("update published", "request_id", requestID(r.Context()), "event_id", e.Update.ID,
+		"topics", e.Update.Topics, "position", e.Pos)
+
+	head := w.Header()
+	head.Set("Content-Type", "text/plain; charset=utf-8")
+	head.Set("Content-Length", strconv.Itoa(len(e.Update.ID)))
+	head.Set("Cache-Control", "no-store")
+	harden(head)
+	_, _ = io.WriteString(w, e.Update.ID)
+	return nil
+}
+
+func (h *Hub) readUpdate(w http.ResponseWriter, r *http.Request, grant *auth.Grant) (*spec.Update, error) {
+	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); !strings.EqualFold(mt, spec.MediaTypeForm) ||
+		err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return nil, &spec.Problem{
+			Status: http.StatusUnsupportedMediaType, Reason: "media_type",
+			Detail: "the body must be " + spec.MediaTypeForm,
+		}
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every test's writer has deadlines
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.o.Limits.BodyBytes))
+	_ = rc.SetReadDeadline(time.Time{})
+	if err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			return nil, h.bodyTooLarge()
+		}
+		return nil, &spec.Problem{
+			Status: http.StatusBadRequest, Reason: "body_unreadable", Detail: "the body ended early or came too slowly", Cause: err,
+		}
+	}
+	form, err := spec.ParseFormLimit(string(body), h.o.Limits.FormFields())
+	if err != nil {
+		return nil, err
+	}
+	update, err := spec.ParseUpdate(form, h.o.Limits)
+	if err != nil {
+		return nil, err
+	}
+	strict := grant.Dialect != spec.Classic.Name
+	for _, t := range update.Topics {
+		if h.namespace.Reserved(t, strict) {
+			return nil, spec.BadRequest("reserved_topic", "the topic %q lies in the hub's own namespace", t)
+		}
+	}
+	return update, nil
+}
+
+func (h *Hub) bodyTooLarge() error {
+	return spec.TooLarge("body_too_large", "the body has more than %d bytes", h.o.Limits.BodyBytes)
+}

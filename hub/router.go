@@ -1,0 +1,102 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+)
+
+// allowedMethods is the answer to other methods and to OPTIONS. QUERY comes with draft-08.
+const allowedMethods = "GET, HEAD, POST, OPTIONS"
+
+// routes is the table of what the hub answers to, outermost wrapper first.
+func (h *Hub) routes() http.Handler {
+	r := chi.NewRouter()
+	r.Use(
+		withRequestID,   // every answer can be found in the log
+		h.recoverPanics, // one request's defect is its own
+		h.resolveClient, // who is behind a trusted proxy
+		h.cors,          // errors must be readable cross-origin too
+	)
+	r.Method(http.MethodGet, h.o.Path, h.handle("subscribe", h.subscribe))
+	r.Method(http.MethodHead, h.o.Path, h.handle("subscribe", h.subscribe))
+	r.Method(http.MethodPost, h.o.Path, h.handle("publish", h.publish))
+	r.Method(http.MethodOptions, h.o.Path, http.HandlerFunc(options))
+	r.MethodNotAllowed(h.handle("other", methodNotAllowed))
+	r.NotFound(h.handle("other", notFound))
+	return r
+}
+
+// handle adapts a handler that returns its refusal.
+func (h *Hub) handle(action string, fn func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := fn(w, r); err != nil {
+			h.refuse(w, r, action, err)
+		}
+	}
+}
+
+func options(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", allowedMethods)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Allow", allowedMethods)
+	return &spec.Problem{
+		Status: http.StatusMethodNotAllowed, Reason: "method",
+		Detail: fmt.Sprintf("the method %.32q is not supported here, only %s", r.Method, allowedMethods),
+	}
+}
+
+func notFound(http.ResponseWriter, *http.Request) error {
+	return &spec.Problem{Status: http.StatusNotFound, Reason: "not_found", Detail: "nothing is served at this path"}
+}
+
+type requestIDKey struct{}
+
+// withRequestID gives each request an id of ours and puts it into the answer. One sent by the client is
+// ignored: it could be anything.
+func withRequestID(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := uuid.NewString()
+		w.Header().Set(spec.HeaderRequestID, id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+	})
+}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// recoverPanics answers 500 where nothing has been written yet, counts, and logs.
+func (h *Hub) recoverPanics(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint,err113 // the value itself, as net/http asks for
+				panic(v)
+			}
+			h.panicked("panic in a request", v, requestID(r.Context()))
+			h.refuse(w, r, "other", &spec.Problem{
+				Status: http.StatusInternalServerError, Reason: "panic", Detail: "internal error",
+			})
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *Hub) panicked(msg string, v any, id string) {
+	h.metrics.Panics.Inc()
+	h.log.Error(msg, "panic", v, "request_id", id, "stack", string(debug.Stack()))
+}

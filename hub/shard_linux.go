@@ -1,0 +1,412 @@
+package hub
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// shard owns live HTTP/1.x streams without a goroutine each: it joins what is queued for a stream into
+// one write that does not wait, keeps what the socket did not take, and goes on when the poller says
+// that there is room. One heap of due times serves heartbeats, write time-outs, lifetimes and expiries.
+type shard struct {
+	hub    *Hub
+	poller *poller
+	wake   chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	waiting []*subscriber // told to look; guarded by mu
+	closed  bool          // takes no more streams; guarded by mu
+
+	// owned by the loop
+	stopping bool
+	due      dueHeap
+	scratch  []byte
+	frames   []*frame
+	write    rawWrite
+}
+
+// shardState is the part of a subscriber that only its shard uses.
+type shardState struct {
+	rest     []byte    // what the socket has not taken yet, whole events from where it stopped
+	progress time.Time // when the client last made progress, while rest is not empty
+	taken    int       // bytes taken since
+	at       time.Time // when the shard looks at the stream next
+	heapPos  int       // place in the shard's heap, -1 when absent
+	token    uint64    // the poller's name for it
+	closing  bool      // rest ends with the end of the body
+}
+
+func newShard(h *Hub, p *poller) *shard {
+	return &shard{hub: h, poller: p, wake: make(chan struct{}, 1)}
+}
+
+// adopt takes over a live stream from its goroutine, which must not touch it afterwards. It returns
+// false, and changes nothing, when the shard has stopped.
+func (sh *shard) adopt(s *subscriber) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sh.mu.Lock()
+	closed := sh.closed
+	if !closed {
+		s.heapPos, s.rest, s.closing = -1, nil, false
+		s.shard, s.wake, s.ready = sh, nil, true
+		sh.waiting = append(sh.waiting, s)
+	}
+	sh.mu.Unlock()
+	if closed {
+		return false
+	}
+	select {
+	case sh.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// enqueue tells the loop to look at s. The subscriber's lock is held.
+func (sh *shard) enqueue(s *subscriber) {
+	sh.mu.Lock()
+	sh.waiting = append(sh.waiting, s)
+	sh.mu.Unlock()
+	select {
+	case sh.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run serves until ctx ends and every stream has left.
+func (sh *shard) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	done := ctx.Done()
+	var batch []*subscriber
+	for {
+		if len(sh.due) > 0 {
+			timer.Reset(time.Until(sh.due[0].at))
+		} else {
+			timer.Reset(time.Hour)
+			if sh.stopping && sh.close() {
+				return
+			}
+		}
+		select {
+		case <-sh.wake:
+		case <-timer.C:
+		case <-done:
+			done, sh.stopping = nil, true
+			for _, s := range sh.due {
+				s.end(endDrain)
+			}
+		}
+		sh.mu.Lock()
+		batch, sh.waiting = sh.waiting, batch[:0]
+		sh.mu.Unlock()
+		for i, s := range batch {
+			sh.serve(s)
+			batch[i] = nil
+		}
+		for now := time.Now(); len(sh.due) > 0 && !now.Before(sh.due[0].at); {
+			sh.onTime(sh.due[0], now)
+		}
+	}
+}
+
+// close makes the shard refuse streams, unless some are waiting.
+func (sh *shard) close() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.closed = len(sh.waiting) == 0
+	return sh.closed
+}
+
+// serve looks at one stream: something was offered, the socket has room, the client left, or an end
+// was asked for.
+func (sh *shard) serve(s *subscriber) {
+	if !sh.look(s) { // it has left meanwhile
+		return
+	}
+	defer sh.contain(s)
+	if s.heapPos < 0 && !sh.begin(s) {
+		return
+	}
+	events := s.events.Swap(0)
+	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		sh.drop(s, endClient)
+		return
+	}
+	for range 16 { // then let others have a turn
+		if len(s.rest) > 0 && !sh.writeRest(s) {
+			return
+		}
+		if s.closing {
+			sh.drop(s, s.endingWhy())
+			return
+		}
+		frames, lagged := s.take(sh.frames[:0], batchBytes)
+		sh.frames = frames
+		switch {
+		case lagged:
+			sh.release(s)
+			return
+		case len(frames) > 0:
+			sh.join(s, frames)
+		case s.endingWhy() != endNone:
+			sh.beginEnd(s)
+		default:
+			return
+		}
+		clear(frames)
+	}
+	s.notify()
+}
+
+// look reports whether the stream is this shard's, and lets the next event tell the shard again: what
+// happens from here on is not missed.
+func (sh *shard) look(s *subscriber) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shard != sh {
+		return false
+	}
+	s.ready = false
+	return true
+}
+
+// begin registers a stream with the poller and the heap.
+func (sh *shard) begin(s *subscriber) bool {
+	if err := sh.poller.add(s); err != nil {
+		sh.hub.log.Error("watching a connection failed", "err", err, "request_id", s.requestID)
+		sh.drop(s, endFailed)
+		return false
+	}
+	s.at = s.nextDue()
+	heap.Push(&sh.due, s)
+	if sh.stopping {
+		s.end(endDrain)
+	}
+	return true
+}
+
+// join writes frames as one piece.
+func (sh *shard) join(s *subscriber, frames []*frame) {
+	k := s.sink.(*h1Sink)
+	var (
+		b      []byte
+		joined int
+	)
+	for _, f := range frames {
+		if !s.wants(f) {
+			continue
+		}
+		if f.pos > s.pos {
+			s.pos = f.pos
+		}
+		switch joined++; joined {
+		case 1:
+			b = f.wire(k.chunk) // alone it needs no copy
+		case 2:
+			sh.scratch = append(append(sh.scratch[:0], b...), f.wire(k.chunk)...)
+			b = sh.scratch
+		default:
+			sh.scratch = append(sh.scratch, f.wire(k.chunk)...)
+			b = sh.scratch
+		}
+	}
+	if joined == 0 {
+		return
+	}
+	sh.hub.metrics.Delivered.Add(float64(joined))
+	sh.put(s, b, joined > 1)
+	if cap(sh.scratch) > 4*batchBytes {
+		sh.scratch = nil
+	}
+}
+
+// put writes b as far as the socket takes it and keeps the rest; shared says that b must be copied to
+// be kept. s.rest must be empty.
+func (sh *shard) put(s *subscriber, b []byte, shared bool) {
+	n := sh.tryWrite(s, b)
+	s.lastSent = time.Now()
+	if n == len(b) {
+		return
+	}
+	if s.rest = b[n:]; shared {
+		s.rest = append([]byte(nil), b[n:]...)
+	}
+	s.progress, s.taken = s.lastSent, 0
+	sh.schedule(s, s.lastSent.Add(sh.hub.o.WriteTimeout))
+}
+
+// writeRest reports whether the socket has taken everything that was left.
+func (sh *shard) writeRest(s *subscriber) bool {
+	n := sh.tryWrite(s, s.rest)
+	if n == 0 {
+		return false
+	}
+	now := time.Now()
+	s.taken += n
+	if s.taken >= progressBytes || madeProgress(s.rest, n) {
+		s.progress, s.taken = now, 0
+	}
+	s.lastSent = now
+	if s.rest = s.rest[n:]; len(s.rest) > 0 {
+		return false
+	}
+	s.rest = nil
+	return true
+}
+
+// tryWrite writes without waiting. A broken connection shows as a full one; the poller reports it.
+func (sh *shard) tryWrite(s *subscriber, b []byte) int {
+	n, err := sh.write.try(s.sink.(*h1Sink).raw, b)
+	if err != nil {
+		s.events.Or(unix.EPOLLERR)
+		s.notify()
+	}
+	sh.hub.metrics.DeliveredBytes.Add(float64(n))
+	return n
+}
+
+// onTime is called when a stream's time has come.
+func (sh *shard) onTime(s *subscriber, now time.Time) {
+	defer sh.contain(s)
+	switch {
+	case len(s.rest) > 0 && now.Sub(s.progress) >= sh.hub.o.WriteTimeout:
+		sh.drop(s, endStalled)
+		return
+	case !s.endAt.IsZero() && !now.Before(s.endAt) && s.endingWhy() == endNone:
+		s.end(s.endWhy)
+	case len(s.rest) == 0 && s.heartbeatDue(now):
+		sh.hub.metrics.Heartbeats.Inc()
+		sh.put(s, appendRaw(nil, heartbeat, s.sink.chunked()), false)
+	}
+	sh.schedule(s, sh.nextLook(s, now))
+}
+
+// nextLook is when s needs attention next.
+func (sh *shard) nextLook(s *subscriber, now time.Time) time.Time {
+	if len(s.rest) > 0 {
+		return s.progress.Add(sh.hub.o.WriteTimeout)
+	}
+	if s.endingWhy() != endNone { // on its way out; the end itself is pushed by events
+		return now.Add(sh.hub.o.WriteTimeout)
+	}
+	return s.nextDue()
+}
+
+func (sh *shard) schedule(s *subscriber, at time.Time) {
+	s.at = at
+	heap.Fix(&sh.due, s.heapPos)
+}
+
+// beginEnd writes the end of the body; the stream is dropped when the socket has taken it.
+func (sh *shard) beginEnd(s *subscriber) {
+	s.closing = true
+	b := s.sink.(*h1Sink).ending(sh.hub.farewell())
+	if len(b) > 0 {
+		sh.put(s, b, false)
+	}
+}
+
+// drop ends s here and now.
+func (sh *shard) drop(s *subscriber, why endReason) {
+	sh.leave(s, nil)
+	s.sink.abort() // the end of the body, where there is one to write, is written
+	sh.hub.forget(s, why)
+}
+
+// release gives a lagging stream to a goroutine that reads the log for it.
+func (sh *shard) release(s *subscriber) {
+	wake := make(chan struct{}, 1)
+	wake <- struct{}{}
+	sh.leave(s, wake)
+	sh.hub.spawn(s)
+}
+
+// leave lets go of s; wake is what its next consumer, if any, listens to.
+func (sh *shard) leave(s *subscriber, wake chan struct{}) {
+	if s.heapPos >= 0 {
+		heap.Remove(&sh.due, s.heapPos)
+	}
+	sh.poller.remove(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shard, s.wake = nil, wake
+}
+
+// contain keeps a defect in one stream from ending the others.
+func (sh *shard) contain(s *subscriber) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	sh.hub.metrics.Panics.Inc()
+	sh.hub.log.Error("panic while serving a stream", "panic", v, "request_id", s.requestID, "stack", string(debug.Stack()))
+	sh.drop(s, endFailed)
+}
+
+// rawWrite is one non-blocking write, without an allocation a call.
+type rawWrite struct {
+	b   []byte
+	n   int
+	err error
+	fn  func(uintptr) bool
+}
+
+func (r *rawWrite) try(raw interface {
+	Write(func(uintptr) bool) error
+}, b []byte,
+) (int, error) {
+	if r.fn == nil {
+		r.fn = func(fd uintptr) bool {
+			for {
+				r.n, r.err = unix.Write(int(fd), r.b)
+				if !errors.Is(r.err, unix.EINTR) {
+					return true
+				}
+			}
+		}
+	}
+	r.b, r.n, r.err = b, 0, nil
+	if err := raw.Write(r.fn); err != nil {
+		return 0, err
+	}
+	r.b = nil
+	if errors.Is(r.err, unix.EAGAIN) {
+		return 0, nil
+	}
+	return max(r.n, 0), r.err
+}
+
+// dueHeap orders a shard's streams by when they need attention.
+type dueHeap []*subscriber
+
+func (d dueHeap) Len() int           { return len(d) }
+func (d dueHeap) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d dueHeap) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].heapPos, d[j].heapPos = i, j
+}
+
+// Push adds a subscriber; use heap.Push.
+func (d *dueHeap) Push(x any) {
+	s := x.(*subscriber)
+	s.heapPos = len(*d)
+	*d = append(*d, s)
+}
+
+// Pop removes the last subscriber; use heap.Pop.
+func (d *dueHeap) Pop() any {
+	last := len(*d) - 1
+	s := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	s.heapPos = -1
+	return s
+}

@@ -1,0 +1,122 @@
+package hub
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/spec/sse"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// sink is how bytes reach one client. It is used by the stream's consumer alone.
+type sink interface {
+	// send writes b, one or more whole events or comments in the form chunked asks for. It returns when
+	// the client's side has taken them; errStalled when it makes no progress (SUB-35), another error when the client is gone.
+	send(b []byte) error
+	// chunked reports whether bytes need HTTP/1.1 chunk framing of ours.
+	chunked() bool
+	// batch is how many bytes may be joined in one send.
+	batch() int
+	// close writes last, ends the body as planned (SUB-37), and lets go of the connection.
+	close(last []byte)
+	// abort lets go of the connection at once.
+	abort()
+}
+
+// errStalled means that the client took neither a whole event nor progressBytes within one write time-out.
+var errStalled = errors.New("client makes no progress")
+
+// progressBytes is what counts as progress within one write time-out (SUB-35).
+const progressBytes = 16 << 10
+
+// batchBytes is how much is joined into one write.
+const batchBytes = 64 << 10
+
+func sinkReason(err error) endReason {
+	if errors.Is(err, errStalled) {
+		return endStalled
+	}
+	return endClient
+}
+
+// writer joins what a goroutine has for its sink into batches.
+type writer struct {
+	s     *subscriber
+	buf   []byte
+	count int // entries and frames seen
+	held  int // events in buf
+	chunk bool
+}
+
+func newWriter(s *subscriber) *writer { return &writer{s: s, chunk: s.sink.chunked()} }
+
+func (w *writer) batch() int { return w.s.sink.batch() }
+
+// frame adds a live frame, if the client has not had it.
+func (w *writer) frame(f *frame) error {
+	if !w.s.wants(f) {
+		return nil
+	}
+	b := f.wire(w.chunk)
+	if err := w.room(len(b)); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, b...)
+	w.held++
+	if f.pos > w.s.pos {
+		w.s.pos = f.pos
+	}
+	return nil
+}
+
+// entry adds an update read from the log.
+func (w *writer) entry(e transport.Entry) error {
+	w.count++
+	u := e.Update
+	ev := sse.Event{ID: u.ID, Type: u.Type, Data: u.Data, Retry: u.Retry}
+	size := sse.EventSize(ev)
+	if err := w.room(size + maxChunkHead + 2); err != nil {
+		return err
+	}
+	if w.chunk {
+		w.buf = appendChunkHead(w.buf, size)
+	}
+	w.buf = sse.AppendEvent(w.buf, ev)
+	if w.chunk {
+		w.buf = append(w.buf, '\r', '\n')
+	}
+	w.held++
+	return nil
+}
+
+// comment sends a heartbeat.
+func (w *writer) comment() error {
+	w.buf = appendRaw(w.buf, heartbeat, w.chunk)
+	w.s.hub.metrics.Heartbeats.Inc()
+	return w.flush()
+}
+
+// room sends what is held if n more bytes would make the batch too long.
+func (w *writer) room(n int) error {
+	if len(w.buf) > 0 && len(w.buf)+n > w.batch() {
+		return w.flush()
+	}
+	return nil
+}
+
+// flush sends what is held.
+func (w *writer) flush() error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	err := w.s.sink.send(w.buf)
+	w.s.hub.metrics.DeliveredBytes.Add(float64(len(w.buf)))
+	w.s.hub.metrics.Delivered.Add(float64(w.held))
+	w.s.lastSent = time.Now()
+	w.held = 0
+	if cap(w.buf) > 4*batchBytes {
+		w.buf = nil
+	}
+	w.buf = w.buf[:0]
+	return err
+}

@@ -1,0 +1,298 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/auth"
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// heartbeat is a comment: it opens a stream and breaks its silence (SUB-26, SUB-28).
+var heartbeat = []byte(":\n")
+
+// streamRequest is what a request for a stream turned out to ask for.
+type streamRequest struct {
+	selectors []topic.Selector
+	matchers  []topic.Matcher
+	grant     *auth.Grant
+	cursor    string
+	asked     bool
+}
+
+// subscribe answers GET and HEAD: authorisation, selectors, limits, then the stream.
+func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
+	req, err := h.readStreamRequest(r)
+	if err != nil {
+		return err
+	}
+	if h.draining.Load() {
+		return h.refuseForNow(w, r, req, unavailable("draining", "this node is shutting down", nil))
+	}
+	if r.Method == http.MethodHead {
+		return h.head(w, r, req)
+	}
+	addr := clientAddr(r)
+	if err := h.admit(addr, req.grant.Subject); err != nil {
+		return h.refuseForNow(w, r, req, err)
+	}
+	if err := h.stream(w, r, req); err != nil { // before the stream began
+		return h.refuseForNow(w, r, req, err)
+	}
+	return nil
+}
+
+func (h *Hub) readStreamRequest(r *http.Request) (*streamRequest, error) {
+	grant, err := h.o.Authorizer.Authorize(r, spec.ActionSubscribe)
+	if err != nil {
+		return nil, err
+	}
+	form, err := spec.ParseFormLimit(r.URL.RawQuery, h.o.Limits.FormFields())
+	if err != nil {
+		return nil, err
+	}
+	req := &streamRequest{grant: grant}
+	if req.selectors, err = spec.Classic.Selectors(form, h.o.Limits); err != nil {
+		return nil, err
+	}
+	req.matchers = make([]topic.Matcher, len(req.selectors))
+	for i, sel := range req.selectors {
+		if req.matchers[i], err = h.compiled.Compile(sel); err != nil {
+			return nil, &spec.Problem{
+				Status: http.StatusBadRequest, Reason: "selector_limit", Cause: err,
+				Detail: fmt.Sprintf("a selector is too complex: at most %d bytes and %d variables are allowed", h.o.Limits.SelectorBytes, h.o.Limits.Variables),
+			}
+		}
+	}
+	req.cursor, req.asked = h.cursor(r, form)
+	return req, nil
+}
+
+// head answers HEAD: the head of the stream that GET would open (SUB-05).
+func (h *Hub) head(w http.ResponseWriter, r *http.Request, req *streamRequest) error {
+	res, err := h.resume(r.Context(), req.cursor, req.asked)
+	if err != nil {
+		return err
+	}
+	streamHead(w.Header(), r)
+	res.announce(w.Header())
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// stream joins an admitted subscriber, answers, and serves it. An error means that nothing has been
+// written and that the subscriber is forgotten.
+func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest) error {
+	s := &subscriber{
+		hub: h, selectors: req.selectors, matchers: req.matchers, grant: req.grant,
+		addr: clientAddr(r), requestID: requestID(r.Context()), wake: make(chan struct{}, 1),
+	}
+	began := false
+	defer func() {
+		if !began { // refused, or a panic on the way
+			h.fanout.leave(s)
+			h.dismiss(s.addr, s.grant.Subject)
+		}
+	}()
+	ctx, leave, err := h.enter(r.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	from, err := h.addInterest(ctx, s.selectors)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !began {
+			h.removeInterest(s.selectors)
+		}
+	}()
+	upto := max(from, h.fanout.join(s))
+	res, err := h.resume(ctx, req.cursor, req.asked)
+	if err != nil {
+		return err
+	}
+	s.pos, s.fromEarliest = res.after, res.echo == spec.Earliest
+	if res.live {
+		// What was acknowledged before the request is not for it, even if the follower has yet to bring it.
+		s.pos = max(upto, transport.Position(h.appended.Load()))
+	}
+	s.endAt, s.endWhy = h.lifetime(req.grant.Expires)
+	if err := h.openSink(w, r, s, res); err != nil {
+		return err
+	}
+	began = true
+	h.metrics.SubscribersOpened.Inc()
+	if res.asked {
+		h.metrics.Resumes.WithLabelValues(res.outcome).Inc()
+	}
+	h.log.Debug("stream opened", "request_id", s.requestID, "selectors", len(s.selectors), "asked", res.asked,
+		"outcome", res.outcome, "position", s.pos, "anonymous", s.grant.Anonymous)
+	if h.draining.Load() || h.stopping() { // draining began meanwhile and may have missed it
+		s.end(endDrain)
+	}
+	defer h.contain(s)
+	s.run(ctx, upto)
+	return nil
+}
+
+// enter counts a handler's stream in; its context ends with the request or the hub.
+func (h *Hub) enter(request context.Context) (context.Context, func(), error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.interest == nil {
+		return nil, nil, unavailable("not_ready", "this node does not follow the log yet", nil)
+	}
+	ctx, cancel := context.WithCancel(request)
+	unlink := context.AfterFunc(h.ctx, cancel)
+	h.streams.Add(1)
+	return ctx, func() { unlink(); cancel(); h.streams.Done() }, nil
+}
+
+// addInterest tells the transport what s wants; the answer is the position from which it will come.
+func (h *Hub) addInterest(ctx context.Context, selectors []topic.Selector) (transport.Position, error) {
+	in := h.following()
+	if in == nil {
+		return 0, unavailable("not_ready", "this node does not follow the log", nil)
+	}
+	var from transport.Position
+	for i, sel := range selectors {
+		f, err := in.Add(ctx, sel)
+		if err != nil {
+			for _, done := range selectors[:i] {
+				in.Remove(done)
+			}
+			return 0, err
+		}
+		from = max(from, f)
+	}
+	return from, nil
+}
+
+// removeInterest undoes addInterest.
+func (h *Hub) removeInterest(selectors []topic.Selector) {
+	if in := h.following(); in != nil {
+		for _, sel := range selectors {
+			in.Remove(sel)
+		}
+	}
+}
+
+// lifetime is when a stream has to end: a random 80 to 100 % of the lifetime, so that reconnections
+// spread out (SUB-31), or just before the token expires, whichever comes first (SUB-32 … SUB-34).
+func (h *Hub) lifetime(expires time.Time) (time.Time, endReason) {
+	var at time.Time
+	why := endNone
+	now := time.Now()
+	if l := h.o.MaxLifetime; l > 0 {
+		at, why = now.Add(l-rand.N(l/5+1)), endLifetime //nolint:gosec // spreads load, keeps no secret
+	}
+	if expires.IsZero() {
+		return at, why
+	}
+	margin := min(expiryMargin, expires.Sub(now)/4) // never so early that the client would reconnect in a loop
+	if end := expires.Add(-margin); at.IsZero() || end.Before(at) {
+		at, why = end, endExpired
+	}
+	return at, why
+}
+
+// expiryMargin is how long before exp a stream ends: within the last second, with room to say so.
+const expiryMargin = 500 * time.Millisecond
+
+// streamHead sets the head of a stream (SUB-27).
+func streamHead(head http.Header, r *http.Request) {
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("Cache-Control", "private, no-cache, no-store, must-revalidate, max-age=0")
+	head.Set("Pragma", "no-cache")
+	head.Set("Expires", "0")
+	head.Set("X-Accel-Buffering", "no")
+	if r.ProtoMajor == 1 && r.ProtoMinor >= 1 {
+		head.Set("Connection", "keep-alive")
+	}
+	harden(head)
+}
+
+// openSink writes the head and the first bytes, before any event (SUB-28, SSE-W12). A plain HTTP/1.x
+// connection is taken over where shards can serve it.
+func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, res resumption) error {
+	streamHead(w.Header(), r)
+	res.announce(w.Header())
+	opening := append([]byte(nil), heartbeat...)
+	if h.o.Retry > 0 {
+		opening = appendRetry(opening, h.o.Retry)
+	}
+	s.lastSent = time.Now()
+	if r.ProtoMajor == 1 && r.TLS == nil && h.shards.available() && !h.noHijack {
+		return h.takeOver(w, r, s, opening)
+	}
+	k := newStreamSink(w, h.o.WriteTimeout)
+	s.sink = k
+	w.WriteHeader(http.StatusOK)
+	if err := k.send(opening); err != nil { // the head may be on its way: too late for another answer
+		s.end(endClient)
+	}
+	return nil
+}
+
+func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, opening []byte) error {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return fmt.Errorf("take over the connection: %w", err)
+	}
+	chunk := r.ProtoAtLeast(1, 1)
+	head := w.Header()
+	head.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	var b bytes.Buffer
+	if chunk {
+		head.Set("Transfer-Encoding", "chunked")
+		b.WriteString("HTTP/1.1 200 OK\r\n")
+	} else {
+		head.Set("Connection", "close")
+		b.WriteString("HTTP/1.0 200 OK\r\n")
+	}
+	_ = head.Write(&b)
+	b.WriteString("\r\n")
+
+	k := newH1Sink(conn, chunk, h.o.WriteTimeout)
+	s.sink = k
+	if err := k.send(appendRaw(b.Bytes(), opening, chunk)); err != nil {
+		s.end(endClient)
+	}
+	return nil
+}
+
+// refuseForNow refuses a stream that cannot be served at the moment. An EventSource gives up for good on
+// anything but 200, so it gets an empty stream and a later time to come back (SUB-41).
+func (h *Hub) refuseForNow(w http.ResponseWriter, r *http.Request, req *streamRequest, err error) error {
+	p := asProblem(err)
+	temporary := p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
+	if !temporary || !h.o.SoftRefusal || r.Method != http.MethodGet || !accepts(r, "text/event-stream") {
+		return p
+	}
+	h.metrics.SoftRefused.Inc()
+	h.log.InfoContext(r.Context(), "stream refused softly", "request_id", requestID(r.Context()), "reason", p.Reason,
+		"cause", causeText(p.Cause))
+	// The cursor is answered truthfully or, when that cannot be found out, not at all.
+	if res, err := h.resume(r.Context(), req.cursor, req.asked); err == nil {
+		res.announce(w.Header())
+	}
+	streamHead(w.Header(), r)
+	body := append([]byte("retry: "), strconv.FormatInt(jitter(softRetry(h.o.Retry)).Milliseconds(), 10)...)
+	body = append(body, '\n')
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(body)
+	return nil
+}
+
+// softRetry is when a client that is refused for now should come back, before jitter.
+func softRetry(retry time.Duration) time.Duration { return max(3*retry, 10*time.Second) }
