@@ -63,6 +63,9 @@ type Result struct {
 func Cases() []Case {
 	return slices.Concat(
 		subscribeCases(), streamHeadCases(), lifetimeCases(), matchCases(),
+		publishCases(), publishFieldCases(), wireCases(),
+		carrierCases(), tokenCases(), claimCases(),
+		errorCases(), resumeCases(), cursorCases(), corsCases(), csrfCases(), limitCases(), regressionCases(),
 	)
 }
 
