@@ -18,15 +18,16 @@ import (
 type rules struct {
 	requireExp bool
 	limits     spec.Limits
-	compile    func(topic.Selector) (topic.Matcher, error)
+	patterns   *topic.Cache
 }
 
 func newRules(requireExp bool, l spec.Limits) rules {
-	caps := topic.Limits{PatternBytes: l.SelectorBytes, Variables: l.Variables}
-	return rules{requireExp: requireExp, limits: l, compile: func(s topic.Selector) (topic.Matcher, error) {
-		return topic.Compile(s, nil, caps)
-	}}
+	patterns := topic.NewCache(patternCacheEntries, nil, topic.Limits{PatternBytes: l.SelectorBytes, Variables: l.Variables})
+	return rules{requireExp: requireExp, limits: l, patterns: patterns}
 }
+
+// patternCacheEntries bounds the compiled selectors that all grants share (MAT-20).
+const patternCacheEntries = 16384
 
 // grant reads a verified token. What it refuses, it refuses with the reason (ERR-08).
 func (r *rules) grant(act spec.Action, header map[string]any, raw json.RawMessage, now time.Time) (*Grant, time.Time, error) {
@@ -51,7 +52,7 @@ func (r *rules) grant(act spec.Action, header map[string]any, raw json.RawMessag
 		g.Payload = claims.Payload
 	}
 	for _, s := range selectors {
-		m, err := r.compile(s)
+		m, err := r.patterns.Compile(s)
 		if err != nil {
 			return nil, time.Time{}, selectorProblem(act, err)
 		}
@@ -123,7 +124,12 @@ func numericDate(raw json.RawMessage) (time.Time, bool) {
 	return time.Unix(int64(whole), int64(frac*1e9)), true
 }
 
-// selectorProblem refuses a token with a selector that cannot be compiled; the selector's text stays in the log.
+// selectorProblem refuses a token with a selector over a limit (LIM-06, LIM-07, MAT-06).
 func selectorProblem(act spec.Action, err error) *spec.Problem {
-	return invalid(ReasonClaims, fmt.Sprintf("the token's %s claim has a selector over the limits of this hub", act), err.Error())
+	p := invalid(ReasonClaims, fmt.Sprintf("the token's %s claim has a selector that cannot be used", act), "")
+	if errors.Is(err, topic.ErrLimit) {
+		p.Detail = fmt.Sprintf("the token's %s claim: %v", act, err) // names the limit and not the selector
+	}
+	p.Cause = err
+	return p
 }

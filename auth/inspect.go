@@ -178,7 +178,7 @@ func (r *Report) compile(rules rules, act spec.Action, selectors []topic.Selecto
 	matchers := make([]topic.Matcher, len(selectors))
 	for i, s := range selectors {
 		*names = append(*names, s.Pattern)
-		m, err := rules.compile(s)
+		m, err := rules.patterns.Compile(s)
 		if err != nil {
 			r.problem(fmt.Errorf("mercure.%s: selector %q: %w", act, s.Pattern, err))
 			continue

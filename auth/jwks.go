@@ -54,6 +54,7 @@ type JWKS struct {
 	version  uint64
 	fetched  time.Time     // when the last fetch began
 	awaiting chan struct{} // closed after the fetch that an unknown kid asked for; nil if none is pending
+	closed   bool          // the refresher has ended
 }
 
 // NewJWKS fetches the set at rawURL, https:// or file://, and keeps it fresh in a goroutine that ends with ctx or
@@ -61,35 +62,50 @@ type JWKS struct {
 // that can verify nothing should not start. An https URL is fetched without a proxy, its redirects are
 // followed on the same host only, and addresses inside the network are refused unless o.AllowPrivate.
 func NewJWKS(ctx context.Context, rawURL string, o JWKSOptions) (*JWKS, error) {
-	j := &JWKS{
-		timeout: orElse(o.Timeout, 10*time.Second), refresh: orElse(o.Refresh, 10*time.Minute),
-		minRefresh: orElse(o.MinRefresh, 30*time.Second), log: o.Logger,
-		turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
-	}
-	if j.log == nil {
-		j.log = slog.New(slog.DiscardHandler)
-	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, errors.New("auth: the key set's URL cannot be parsed")
 	}
-	j.where = u.Redacted()
+	load, err := loader(u, o)
+	if err != nil {
+		return nil, fmt.Errorf("auth: key set %s: %w", u.Redacted(), err)
+	}
+	j := newSet(o, u.Redacted(), load)
 	if j.algorithms, j.warnings, err = setAlgorithms(o.Algorithms); err != nil {
 		return nil, fmt.Errorf("auth: key set %s: %w", j.where, err)
 	}
-	if j.load, err = loader(u, o); err != nil {
-		return nil, fmt.Errorf("auth: key set %s: %w", j.where, err)
-	}
-	j.turn <- struct{}{}
-	if err := j.Reload(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := j.start(ctx, cancel); err != nil {
+		cancel()
 		return nil, err
 	}
-	if len(j.keys) == 0 {
-		return nil, fmt.Errorf("auth: key set %s: it has no key usable with %s", j.where, strings.Join(j.algorithms, ", "))
-	}
-	ctx, j.cancel = context.WithCancel(ctx)
-	j.done.Go(func() { j.follow(ctx) })
 	return j, nil
+}
+
+func newSet(o JWKSOptions, where string, load func(context.Context) ([]byte, error)) *JWKS {
+	j := &JWKS{
+		where: where, load: load, log: o.Logger, algorithms: algorithmNames(familyRSA, familyECDSA, familyEd25519),
+		timeout: orElse(o.Timeout, 10*time.Second), refresh: orElse(o.Refresh, 10*time.Minute),
+		minRefresh: orElse(o.MinRefresh, 30*time.Second), turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+	}
+	if j.log == nil {
+		j.log = slog.New(slog.DiscardHandler)
+	}
+	j.turn <- struct{}{}
+	return j
+}
+
+// start fetches the set for the first time and begins to follow it; cancel ends ctx.
+func (j *JWKS) start(ctx context.Context, cancel context.CancelFunc) error {
+	j.cancel = cancel
+	if err := j.Reload(ctx); err != nil {
+		return err
+	}
+	if len(j.keys) == 0 {
+		return fmt.Errorf("auth: key set %s: it has no key usable with %s", j.where, strings.Join(j.algorithms, ", "))
+	}
+	j.done.Go(func() { j.follow(ctx) })
+	return nil
 }
 
 // setAlgorithms checks the allow-list.
@@ -167,7 +183,7 @@ func (j *JWKS) ask() <-chan struct{} {
 	if j.awaiting != nil {
 		return j.awaiting
 	}
-	if time.Since(j.fetched) < j.minRefresh {
+	if j.closed || time.Since(j.fetched) < j.minRefresh {
 		return nil
 	}
 	j.awaiting = make(chan struct{})
@@ -180,7 +196,7 @@ func (j *JWKS) ask() <-chan struct{} {
 
 // follow is the refresher.
 func (j *JWKS) follow(ctx context.Context) {
-	defer j.release()
+	defer j.release(true)
 	timer := time.NewTimer(jittered(j.refresh))
 	defer timer.Stop()
 	for {
@@ -193,15 +209,20 @@ func (j *JWKS) follow(ctx context.Context) {
 		if err := j.Reload(ctx); err != nil && ctx.Err() == nil {
 			j.log.WarnContext(ctx, "key set not refreshed, the keys before stay in use", "url", j.where, "error", err)
 		}
-		j.release()
+		j.release(false)
 		timer.Reset(jittered(j.refresh))
 	}
 }
 
-// release lets those go on who wait for a fetch.
-func (j *JWKS) release() {
+// release lets those go on who wait for a fetch; last is for the refresher's end.
+func (j *JWKS) release(last bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.closed = j.closed || last
+	select {
+	case <-j.kick: // asked for while a fetch was under way that was due anyhow
+	default:
+	}
 	if j.awaiting != nil {
 		close(j.awaiting)
 		j.awaiting = nil
