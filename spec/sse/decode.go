@@ -2,6 +2,7 @@ package sse
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"strconv"
@@ -79,32 +80,54 @@ func (d *Decoder) Next() (Event, error) {
 func (d *Decoder) readLine() error {
 	d.line = d.line[:0]
 	for {
-		c, err := d.r.ReadByte()
-		if err != nil {
+		if _, err := d.r.Peek(1); err != nil {
 			return err
 		}
+		chunk, _ := d.r.Peek(d.r.Buffered()) // cannot fail, and does not read
 		if d.skipLF {
 			d.skipLF = false
-			if c == '\n' {
+			if chunk[0] == '\n' {
+				d.discard(1)
 				continue
 			}
 		}
-		if c == '\n' || c == '\r' {
-			d.skipLF = c == '\r'
-			break
+		end := indexBreak(chunk)
+		text := chunk
+		if end >= 0 {
+			text = chunk[:end]
 		}
-		if len(d.line) >= d.maxEvent {
+		if len(d.line)+len(text) > d.maxEvent {
 			return ErrTooLong
 		}
-		d.line = append(d.line, c)
+		d.line = append(d.line, text...)
+		if end < 0 {
+			d.discard(len(chunk))
+			continue
+		}
+		d.skipLF = chunk[end] == '\r'
+		d.discard(end + 1)
+		break
 	}
 	if !d.started {
 		d.started = true
-		if strings.HasPrefix(string(d.line), "\uFEFF") {
-			d.line = d.line[len("\uFEFF"):]
-		}
+		d.line = bytes.TrimPrefix(d.line, []byte("\uFEFF"))
 	}
 	return nil
+}
+
+// discard drops n buffered bytes, which cannot fail.
+func (d *Decoder) discard(n int) { _, _ = d.r.Discard(n) }
+
+// indexBreak returns the place of the first CR or LF in b, or -1.
+func indexBreak(b []byte) int {
+	lf := bytes.IndexByte(b, '\n')
+	if lf >= 0 {
+		b = b[:lf]
+	}
+	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
 }
 
 func (d *Decoder) field(line []byte) error {
