@@ -1,0 +1,97 @@
+// Package client publishes to and subscribes at any Mercure hub over HTTP. It is what the commands, the
+// load generator and the conformance suite use, and it shares nothing with the hub but the protocol.
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+)
+
+const (
+	maxAnswer     = 16 << 10         // bytes read of an answer that is not a stream
+	maxRetryAfter = 10 * time.Minute // a longer Retry-After is taken for this
+)
+
+// Error is an answer of the hub that is not the one asked for.
+type Error struct {
+	Status     int
+	Detail     string        // what the hub said, one line; empty if it said nothing readable
+	Challenge  string        // WWW-Authenticate, empty for none
+	RequestID  string        // ties the answer to the hub's log, empty for none
+	RetryAfter time.Duration // 0 = the hub named none
+}
+
+// Error gives the status, the hub's words and the request id.
+func (e *Error) Error() string {
+	s := fmt.Sprintf("hub answered %d %s", e.Status, http.StatusText(e.Status))
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	if e.RequestID != "" {
+		s += " (request " + e.RequestID + ")"
+	}
+	return s
+}
+
+// Temporary reports whether the same request may succeed later: 408, 425, 429 and every 5xx.
+func (e *Error) Temporary() bool {
+	switch e.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return e.Status >= http.StatusInternalServerError
+}
+
+// readError makes an Error of resp, whose body it reads and does not close.
+func readError(resp *http.Response) *Error {
+	e := &Error{
+		Status:    resp.StatusCode,
+		Challenge: resp.Header.Get("WWW-Authenticate"),
+		RequestID: resp.Header.Get(spec.HeaderRequestID),
+	}
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		if s, err := strconv.ParseUint(after, 10, 32); err == nil {
+			e.RetryAfter = min(time.Duration(s)*time.Second, maxRetryAfter) //nolint:gosec // 32 bits
+		} else if at, err := http.ParseTime(after); err == nil {
+			e.RetryAfter = min(max(0, time.Until(at)), maxRetryAfter)
+		}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return e // the status says enough
+	}
+	kind := resp.Header.Get("Content-Type")
+	if strings.HasPrefix(kind, "application/problem+json") {
+		var problem struct{ Title, Detail string }
+		if json.Unmarshal(body, &problem) == nil {
+			e.Detail = problem.Detail
+			if e.Detail == "" {
+				e.Detail = problem.Title
+			}
+		}
+		return e
+	}
+	if strings.HasPrefix(kind, "text/plain") {
+		e.Detail = strings.Join(strings.Fields(string(body)), " ")
+	}
+	return e
+}
+
+// defaultHTTP has no overall timeout, which would end streams, and asks for no compression, which would
+// delay events.
+func defaultHTTP() *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second,
+		IdleConnTimeout: 90 * time.Second,
+	}}
+}
