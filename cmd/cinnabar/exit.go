@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinnabar-hub/cinnabar/spec/client"
+)
+
+// Exit codes, for scripts.
+const (
+	exitFailure     = 1
+	exitUsage       = 2 // the command line, the environment or the configuration file is wrong
+	exitRefused     = 3 // the hub answered 4xx
+	exitUnavailable = 4 // the hub could not be reached, or answered 5xx or 429
+)
+
+// usageError is a mistake in what the user wrote.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// exitCode sorts err into one of the codes that the help promises.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		if e.Temporary() {
+			return exitUnavailable
+		}
+		if e.Status >= http.StatusBadRequest {
+			return exitRefused
+		}
+		return exitFailure
+	}
+	_, network := errors.AsType[net.Error](err)
+	if u, ok := errors.AsType[*url.Error](err); ok || network {
+		if u != nil && errors.Is(u, context.Canceled) {
+			return exitFailure
+		}
+		return exitUnavailable
+	}
+	return exitFailure
+}
+
+// wrapArgs makes every complaint about arguments a usageError, on cmd and all below it.
+func wrapArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err}
+		}
+		return nil
+	}
+	for _, c := range cmd.Commands() {
+		wrapArgs(c)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
+)
+
+func newServe() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a hub",
+		Long: `Run a hub until SIGTERM or SIGINT, which end every stream after a whole event; a second one ends at once.
+SIGHUP reads keys and certificates again.
+
+Every flag can also come from the environment (--data-dir is CINNABAR_DATA_DIR; repeatable flags take a
+comma-separated list) and from the YAML file of --config (data-dir: …). A flag wins over the environment,
+that over the file, that over the default. Secrets may be written @/path/to/file. The names
+MERCURE_PUBLISHER_JWT_KEY, MERCURE_PUBLISHER_JWT_ALG, MERCURE_SUBSCRIBER_JWT_KEY and
+MERCURE_SUBSCRIBER_JWT_ALG are understood too. cinnabar config shows what is in effect.`,
+		Example: "  cinnabar serve --dev\n" +
+			"  cinnabar serve --publisher-jwt-key @/run/secrets/hub --subscriber-jwt-key @/run/secrets/hub --anonymous",
+	}
+	settings := app.NewSettings(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) }
+	return cmd
+}
+
+func serve(cmd *cobra.Command, settings *app.Settings) error {
+	if err := settings.Load(os.Environ()); err != nil {
+		return &usageError{err}
+	}
+	cfg := settings.Config
+	log := app.NewLogger(cmd.ErrOrStderr(), &cfg, isTerminal(cmd.ErrOrStderr()))
+	a, err := app.New(cfg, log)
+	if err != nil {
+		return &usageError{err}
+	}
+
+	w := watchSignals()
+	defer w.stop()
+	if err := start(cmd.Context(), a, w); err != nil {
+		return err
+	}
+	if err := a.WriteBanner(cmd.OutOrStdout(), version()); err != nil {
+		log.Warn("banner not written", "error", err)
+	}
+	notify(daemon.SdNotifyReady + "\nSTATUS=" + a.URL())
+	return attend(cmd.Context(), a, &cfg, log, w)
+}
+
+// start starts a. It may take a while, with a large store or a key set that is far away: a signal ends it.
+func start(ctx context.Context, a *app.App, w *signalWatch) error {
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	started := make(chan error, 1)
+	go func() { started <- a.Start(ctx) }()
+	select {
+	case err := <-started:
+		return err
+	case s := <-w.ended:
+		abort(fmt.Errorf("stopped while starting: %s", s))
+		return <-started
+	}
+}
+
+// attend lets the hub run until a signal or a failure of its own, then stops it.
+func attend(ctx context.Context, a *app.App, cfg *app.Config, log *slog.Logger, w *signalWatch) error {
+	var failed error
+	for running := true; running; {
+		select {
+		case <-w.reload:
+			_ = a.Reload(ctx) // it logs what it could not read, and the hub goes on with what it had
+		case failed = <-a.Failed():
+			running = false
+		case s := <-w.ended:
+			log.Info("stopping", "signal", s.String())
+			running = false
+		}
+	}
+	notify(daemon.SdNotifyStopping)
+	stopCtx, cancel := context.WithTimeout(ctx, cfg.DrainDelay+cfg.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(failed, a.Stop(stopCtx))
+}
+
+// notify tells a service manager of type notify, if one is there; nobody else is waiting for it.
+func notify(state string) { _, _ = daemon.SdNotify(false, state) }
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
+}

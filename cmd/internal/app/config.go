@@ -1,0 +1,191 @@
+package app
+
+import (
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+)
+
+// Config is everything `serve` can be told. Default gives the defaults, Bind makes the flags, and the
+// flag set made by Bind is the schema of the environment and of the file too (see sources.go).
+type Config struct {
+	Dev        bool
+	ConfigFile string
+
+	Listen         string
+	AdminListen    string // empty = none
+	HubPath        string
+	PublicURL      *url.URL // nil = none
+	TLSCert        string   // file; empty = plain HTTP
+	TLSKey         string
+	TrustedProxies []netip.Prefix
+
+	PublisherKey      Secret
+	PublisherAlg      string
+	PublisherJWKS     string
+	SubscriberKey     Secret
+	SubscriberAlg     string
+	SubscriberJWKS    string
+	JWKSAllowPrivate  bool
+	AllowShortKeys    bool
+	Anonymous         bool
+	Subscriptions     bool
+	CookieName        string // empty = spec.CookieClassic
+	ClassicQueryToken string // off, subscribe, all
+	ClassicRequireExp bool
+
+	CORSOrigins    []string
+	PublishOrigins []string
+
+	Heartbeat                time.Duration
+	Retry                    time.Duration
+	MaxConnectionLifetime    time.Duration
+	WriteTimeout             time.Duration
+	SubscriberBuffer         int64 // bytes
+	MaxConnections           int   // 0 = no limit
+	MaxConnectionsPerIP      int
+	MaxConnectionsPerSubject int
+	SoftRefusal              bool
+	ReplayOnUnknownCursor    string // none, all
+	LegacyCursorParams       bool
+
+	MaxBody              int64 // bytes
+	MaxTopics            int
+	MaxTopicLength       int // bytes, as all lengths
+	MaxIDLength          int
+	MaxSelectors         int
+	MaxSelectorLength    int
+	MaxTemplateVariables int
+	MaxGrantSelectors    int
+	MaxTokenLength       int64
+	MaxHead              int64
+
+	Transport          string // jetstream, memory
+	DataDir            string
+	Sync               Sync
+	PublishTimeout     time.Duration
+	HistoryMaxMessages int64 // 0 = no limit, as the next two
+	HistoryMaxBytes    int64
+	HistoryMaxAge      time.Duration
+
+	ShutdownTimeout time.Duration
+	DrainDelay      time.Duration
+	LogFormat       string // auto, text, json
+	LogLevel        string // debug, info, warn, error
+}
+
+// memoryHistoryBytes is the default of --history-max-bytes for the memory transport.
+const memoryHistoryBytes = 64 << 20
+
+// Default returns the configuration of a hub that was told nothing.
+func Default() Config {
+	l := spec.DefaultLimits()
+	return Config{
+		Listen: ":3000", AdminListen: "127.0.0.1:3001", HubPath: spec.DefaultHubPath,
+
+		PublisherAlg: "HS256", SubscriberAlg: "HS256", ClassicQueryToken: "subscribe",
+
+		Heartbeat: 15 * time.Second, Retry: 3 * time.Second, MaxConnectionLifetime: 10 * time.Minute,
+		WriteTimeout: 5 * time.Second, SubscriberBuffer: 1 << 20, SoftRefusal: true,
+		ReplayOnUnknownCursor: "none", LegacyCursorParams: true,
+
+		MaxBody: l.BodyBytes, MaxTopics: l.Topics, MaxTopicLength: l.TopicBytes, MaxIDLength: l.IDBytes,
+		MaxSelectors: l.Selectors, MaxSelectorLength: l.SelectorBytes, MaxTemplateVariables: l.Variables,
+		MaxGrantSelectors: l.GrantSelectors, MaxTokenLength: int64(l.TokenBytes), MaxHead: int64(l.HeadBytes),
+
+		Transport: "jetstream", DataDir: "./cinnabar-data", Sync: Sync{Every: time.Second},
+		PublishTimeout: 5 * time.Second, HistoryMaxBytes: 1 << 30, HistoryMaxAge: 168 * time.Hour,
+
+		ShutdownTimeout: 30 * time.Second, LogFormat: "auto", LogLevel: "info",
+	}
+}
+
+// Limits returns the limits on what a client may send.
+func (c *Config) Limits() spec.Limits {
+	return spec.Limits{
+		BodyBytes: c.MaxBody, Topics: c.MaxTopics, TopicBytes: c.MaxTopicLength, IDBytes: c.MaxIDLength,
+		Selectors: c.MaxSelectors, SelectorBytes: c.MaxSelectorLength, Variables: c.MaxTemplateVariables,
+		GrantSelectors: c.MaxGrantSelectors, TokenBytes: int(c.MaxTokenLength), HeadBytes: int(c.MaxHead),
+	}
+}
+
+// Bind adds one flag per setting to fs. The fields of c are the flags' variables and their present
+// values the defaults.
+func (c *Config) Bind(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	s := &schema{fs: fs}
+
+	s.group("Start")
+	s.bool(&c.Dev, "dev", "for a laptop: listen on 127.0.0.1 only, keep random keys in the data directory, print a ready token and curl lines, allow anonymous subscribers and pages on localhost")
+	s.text(&c.ConfigFile, "config", "YAML `file` of settings, named like the flags")
+
+	s.group("Listening")
+	s.text(&c.Listen, "listen", "public `address`: host:port, unix:PATH, fd:N, or systemd for socket activation (used by itself when sockets were passed and --listen was not given)")
+	s.text(&c.AdminListen, "admin-listen", "`address` for metrics, health and pprof; empty = none")
+	add(s, &c.HubPath, "hub-path", "`path` of the hub", "path", parseHubPath, formatText)
+	add(s, &c.PublicURL, "public-url", "`URL` of the hub as clients see it", "URL", parseHubURL, formatHubURL)
+	s.text(&c.TLSCert, "tls-cert", "certificate chain, a PEM `file`: serve HTTPS with HTTP/2; read again when it changes")
+	s.text(&c.TLSKey, "tls-key", "private key of the certificate, a PEM `file`")
+	addList(s, &c.TrustedProxies, "trusted-proxy", "`CIDR` whose Forwarded and X-Forwarded-* headers are believed", "CIDR", parsePrefix, netip.Prefix.String)
+
+	s.group("Authorization")
+	s.role("publisher", &c.PublisherKey, &c.PublisherAlg, &c.PublisherJWKS)
+	s.role("subscriber", &c.SubscriberKey, &c.SubscriberAlg, &c.SubscriberJWKS)
+	s.bool(&c.JWKSAllowPrivate, "jwks-allow-private", "fetch JWK Sets from internal addresses too, such as an identity provider in the same cluster")
+	s.bool(&c.AllowShortKeys, "allow-short-keys", "accept HMAC secrets under 32 bytes, with a warning")
+	s.bool(&c.Anonymous, "anonymous", "let clients without a token subscribe to public updates")
+	s.bool(&c.Subscriptions, "subscriptions", "active subscriptions (not available yet: refused)")
+	s.text(&c.CookieName, "cookie-name", "`name` of the cookie that may carry the token (default "+spec.CookieClassic+")")
+	s.choice(&c.ClassicQueryToken, "classic-query-token", "where the authorization query parameter is read", "off", "subscribe", "all")
+	s.bool(&c.ClassicRequireExp, "classic-require-exp", "refuse tokens that never expire")
+
+	s.group("Browsers")
+	addList(s, &c.CORSOrigins, "cors-origin", "`origin` whose pages may use the hub; * = any, but then without cookies", "origin", parseOrigin, formatText)
+	addList(s, &c.PublishOrigins, "publish-origin", "`origin` whose pages may publish with a cookie, beside the hub's own", "origin", parseOrigin, formatText)
+
+	s.group("Streams")
+	s.duration(&c.Heartbeat, "heartbeat", "send a comment when nothing was sent for this long, jittered; 0 = off")
+	s.duration(&c.Retry, "retry", "reconnection time that streams open with, a random value around this; 0 = none")
+	s.duration(&c.MaxConnectionLifetime, "max-connection-lifetime", "end a stream after this long, jittered downwards; 0 = never")
+	s.duration(&c.WriteTimeout, "write-timeout", "cut a client that takes nothing for this long")
+	add(s, &c.SubscriberBuffer, "subscriber-buffer", "`bytes` queued per subscriber before it falls back to reading the log", "size", bytesFrom(4<<10), formatBytes)
+	s.count(&c.MaxConnections, 0, "max-connections", "streams at a time; 0 = no limit")
+	s.count(&c.MaxConnectionsPerIP, 0, "max-connections-per-ip", "streams at a time from one address; 0 = no limit")
+	s.count(&c.MaxConnectionsPerSubject, 0, "max-connections-per-subject", "streams at a time of one token subject; 0 = no limit")
+	s.bool(&c.SoftRefusal, "soft-refusal", "tell an EventSource to come back later instead of failing it for good")
+	s.choice(&c.ReplayOnUnknownCursor, "replay-on-unknown-cursor", "what a client whose last event id is unknown gets of the history", "none", "all")
+	s.bool(&c.LegacyCursorParams, "legacy-cursor-params", "also read the cursor from the query parameter Last-Event-ID")
+
+	s.group("Limits")
+	add(s, &c.MaxBody, "max-body", "size of a publication, `bytes`", "size", bytesFrom(1), formatBytes)
+	s.count(&c.MaxTopics, 1, "max-topics", "topics per publication")
+	s.count(&c.MaxTopicLength, 1, "max-topic-length", "bytes of a topic")
+	s.count(&c.MaxIDLength, 1, "max-id-length", "bytes of an event id or type")
+	s.count(&c.MaxSelectors, 1, "max-selectors", "selectors per subscription request")
+	s.count(&c.MaxSelectorLength, 1, "max-selector-length", "bytes of a selector")
+	s.count(&c.MaxTemplateVariables, 1, "max-template-variables", "variables per URI template")
+	s.count(&c.MaxGrantSelectors, 1, "max-grant-selectors", "selectors per token")
+	add(s, &c.MaxTokenLength, "max-token-length", "size of a token, `bytes`", "size", bytesFrom(256), formatBytes)
+	add(s, &c.MaxHead, "max-head", "size of a request's head, `bytes`", "size", bytesFrom(8<<10), formatBytes)
+
+	s.group("History")
+	s.choice(&c.Transport, "transport", "where the log is kept", "jetstream", "memory")
+	s.text(&c.DataDir, "data-dir", "`directory` of the embedded JetStream; one process at a time")
+	add(s, &c.Sync, "sync", "write the log through to the disk at this `interval`, or always", "interval", parseSync, formatSync)
+	s.duration(&c.PublishTimeout, "publish-timeout", "answer 503 when a publication could not be stored for this long")
+	add(s, &c.HistoryMaxMessages, "history-max-messages", "updates kept, a `number`; 0 = no limit", "number", parseCount64, formatCount64)
+	add(s, &c.HistoryMaxBytes, "history-max-bytes", "`bytes` kept; 0 = no limit (64MiB unless given with --transport memory)", "size", bytesFrom(0), formatBytes)
+	s.duration(&c.HistoryMaxAge, "history-max-age", "how long an update is kept; 0 = no limit")
+
+	s.group("Shutdown")
+	s.duration(&c.ShutdownTimeout, "shutdown-timeout", "how long streams and requests may take to end")
+	s.duration(&c.DrainDelay, "drain-delay", "how long to go on serving after readiness turned false, so that load balancers notice")
+
+	s.group("Log")
+	s.choice(&c.LogFormat, "log-format", "auto = text on a terminal, else json", "auto", "text", "json")
+	s.choice(&c.LogLevel, "log-level", "least level that is logged", "debug", "info", "warn", "error")
+}

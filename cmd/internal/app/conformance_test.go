@@ -1,0 +1,104 @@
+package app_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
+	"github.com/cinnabar-hub/cinnabar/spec/conformance"
+)
+
+const (
+	publisherKey  = "a publisher's secret for tests, 32 bytes"
+	subscriberKey = "a subscriber's secret for tests, 32 bytes"
+	corsOrigin    = "https://app.example"
+	publishOrigin = "https://backend.example"
+)
+
+// startHub runs a whole hub on free ports of the loopback until the test ends.
+func startHub(t *testing.T, change func(*app.Config)) (*app.App, conformance.Target) {
+	t.Helper()
+	cfg := app.Default()
+	cfg.Listen, cfg.AdminListen, cfg.DataDir = "127.0.0.1:0", "", filepath.Join(t.TempDir(), "data")
+	cfg.PublisherKey, cfg.SubscriberKey = app.NewSecret(publisherKey), app.NewSecret(subscriberKey)
+	cfg.CORSOrigins, cfg.PublishOrigins = []string{corsOrigin}, []string{publishOrigin}
+	cfg.DrainDelay = 0
+	change(&cfg)
+	hub, err := app.New(cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		t.Fatalf("make a hub: %v", err)
+	}
+	if err := hub.Start(t.Context()); err != nil {
+		t.Fatalf("start a hub: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+		defer cancel()
+		if err := hub.Stop(ctx); err != nil {
+			t.Errorf("stop the hub: %v", err)
+		}
+	})
+	return hub, conformance.Target{
+		URL: hub.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey,
+		Anonymous: cfg.Anonymous, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
+	}
+}
+
+// pick returns the cases of these names; it fails for one that does not exist.
+func pick(t *testing.T, names ...string) []conformance.Case {
+	t.Helper()
+	cases := slices.DeleteFunc(conformance.Cases(), func(c conformance.Case) bool { return !slices.Contains(names, c.Name) })
+	if len(cases) != len(names) {
+		t.Fatalf("%d of the cases %q exist", len(cases), names)
+	}
+	return cases
+}
+
+// judge runs cases as subtests.
+func judge(t *testing.T, target conformance.Target, cases []conformance.Case) {
+	t.Helper()
+	_, err := conformance.RunCases(t.Context(), target, cases, func(r conformance.Result) {
+		t.Run(r.Case.Name, func(t *testing.T) {
+			switch {
+			case r.Err != nil:
+				t.Errorf("%s %s\n%v", strings.Join(r.Case.Rows, " "), r.Case.Doc, r.Err)
+			case r.Skipped != "":
+				t.Skip(r.Skipped)
+			}
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheHubConforms(t *testing.T) {
+	for name, change := range map[string]func(*app.Config){
+		"memory":    func(c *app.Config) { c.Transport, c.Anonymous = "memory", true },
+		"jetstream": func(c *app.Config) { c.Transport = "jetstream" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, target := startHub(t, change)
+			judge(t, target, conformance.Cases())
+		})
+	}
+}
+
+func TestTheHubConformsWithShortTimes(t *testing.T) {
+	_, target := startHub(t, func(c *app.Config) {
+		c.Transport, c.Heartbeat, c.MaxConnectionLifetime, c.WriteTimeout = "memory", 100*time.Millisecond, 1500*time.Millisecond, 500*time.Millisecond
+	})
+	target.Heartbeat, target.Lifetime = 100*time.Millisecond, 1500*time.Millisecond
+	judge(t, target, pick(t, "stream/heartbeat", "stream/lifetime"))
+}
+
+func TestTheHubCutsWhoeverTakesNothing(t *testing.T) {
+	_, target := startHub(t, func(c *app.Config) { c.Transport, c.WriteTimeout = "memory", 500*time.Millisecond })
+	target.WriteTimeout = 500 * time.Millisecond
+	judge(t, target, pick(t, "lifetime/no-progress"))
+}

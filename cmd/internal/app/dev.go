@@ -1,0 +1,111 @@
+package app
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cinnabar-hub/cinnabar/auth"
+)
+
+// devKeysFile lies in the data directory, so that what --dev printed stays valid after a restart.
+const devKeysFile = "dev-keys.json"
+
+type devKeys struct {
+	Key string `json:"jwt_key"` // one secret for both roles, so that one token can have both
+}
+
+// loadDevKeys reads the keys of --dev in dir, making them the first time.
+func loadDevKeys(dir string) (devKeys, error) {
+	path := filepath.Join(dir, devKeysFile)
+	b, err := os.ReadFile(path) //nolint:gosec // in the directory the operator chose
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeDevKeys(dir, path)
+	}
+	var k devKeys
+	if err == nil {
+		err = json.Unmarshal(b, &k)
+	}
+	if err == nil && k.Key == "" {
+		err = errors.New("holds no key; remove it and start again")
+	}
+	if err != nil {
+		return devKeys{}, fmt.Errorf("keys of --dev: %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// makeDevKeys writes beside the file and renames, so that a crash never leaves half a file.
+func makeDevKeys(dir, path string) (devKeys, error) {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	k := devKeys{Key: base64.RawURLEncoding.EncodeToString(secret)}
+	b, err := json.MarshalIndent(k, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".new", append(b, '\n'), 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return devKeys{}, fmt.Errorf("keys of --dev: %w", err)
+	}
+	return k, nil
+}
+
+// WriteBanner writes what a newcomer needs to try the hub that --dev started: its URL, a token, and
+// lines to paste into two terminals. It writes nothing without --dev.
+func (a *App) WriteBanner(w io.Writer, version string) error {
+	if !a.cfg.Dev {
+		return nil
+	}
+	publish, all := "-H 'Authorization: Bearer '\"$TOKEN\" ", "  Token   made with the keys you gave: set TOKEN to one that may publish\n"
+	if t := a.devToken; t != "" {
+		publish = "-H 'Authorization: Bearer " + t + "' "
+		all = "  Token   " + t + "\n          publish and subscribe, every topic (*), never expires; for this machine only\n"
+	}
+	url, curl := a.URL(), "curl "
+	if path, ok := strings.CutPrefix(a.Addr(), "unix:"); ok {
+		curl = "curl --unix-socket '" + path + "' "
+	}
+	_, err := fmt.Fprintf(w, `
+Cinnabar %s, development mode: only this machine can connect, anybody on it can read along.
+
+  Hub     %s
+%s
+Subscribe in one terminal:
+
+  %s-N '%s?topic=hello'
+
+Publish from another:
+
+  %s%s-d topic=hello -d 'data=Hello, world' '%s'
+
+`, version, url, all, curl, url, curl, publish, url)
+	return err
+}
+
+// mintDevToken makes the token of the banner, or none if the operator brought keys that cannot sign one
+// for both roles.
+func mintDevToken(publisher, subscriber Secret, pubAlg, subAlg string) string {
+	key, err := publisher.Read()
+	other, err2 := subscriber.Read()
+	if err != nil || err2 != nil || key != other || pubAlg != subAlg {
+		return ""
+	}
+	token, err := auth.Mint(auth.MintOptions{Key: key, Algorithm: pubAlg, Publish: []string{"*"}, Subscribe: []string{"*"}})
+	if err != nil {
+		return ""
+	}
+	return token
+}

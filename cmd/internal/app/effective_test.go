@@ -1,0 +1,63 @@
+package app_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+const secret = "a-secret-that-nobody-may-ever-see-in-a-log"
+
+func TestSecretsAreNeverShown(t *testing.T) {
+	s, _, err := load(t, "publisher-jwt-key: "+secret, []string{"CINNABAR_SUBSCRIBER_JWT_KEY=" + secret, "CINNABAR_RETRY=x"})
+	if err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("error %v", err)
+	}
+	var b strings.Builder
+	if err := s.WriteYAML(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), secret) {
+		t.Errorf("shown:\n%s", &b)
+	}
+	if n := strings.Count(b.String(), "[redacted]"); n != 2 {
+		t.Errorf("%d redacted values, want 2:\n%s", n, &b)
+	}
+	_, _, err = load(t, "publisher-jwt-key: ["+secret+"]", nil)
+	if err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestEffectiveConfigurationIsAConfigurationFile(t *testing.T) {
+	first, fs, err := load(t, "retry: 4s", []string{"CINNABAR_CORS_ORIGIN=https://a.example,https://b.example"},
+		"--listen=unix:/run/a b #c.sock", "--public-url=https://h.example/hub", "--subscriber-jwt-key=@/run/key", "--sync=always",
+		"--trusted-proxy=10.1.2.3", "--max-body=1500", "--cookie-name=", "--admin-listen=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := first.WriteYAML(&b); err != nil {
+		t.Fatal(err)
+	}
+	second, again, err := load(t, b.String(), nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &b)
+	}
+	first.Config.ConfigFile, second.Config.ConfigFile = "", ""
+	if !reflect.DeepEqual(first.Config, second.Config) {
+		t.Errorf("got  %+v\nwant %+v", second.Config, first.Config)
+	}
+	fs.VisitAll(func(f *pflag.Flag) {
+		if got := again.Lookup(f.Name).Value.String(); f.Name != "config" && got != f.Value.String() {
+			t.Errorf("%s: %q became %q", f.Name, f.Value, got)
+		}
+	})
+	for _, want := range []string{"# flag", "# default", "hub.yaml:1", "# environment CINNABAR_CORS_ORIGIN"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no source %q in\n%s", want, &b)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/cinnabar-hub/cinnabar/auth"
+	"github.com/cinnabar-hub/cinnabar/hub"
+	"github.com/cinnabar-hub/cinnabar/hub/metrics"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// role is one of the two sets of keys as it was configured.
+type role struct {
+	name  string // publisher, subscriber
+	key   Secret
+	alg   string
+	jwks  string
+	short bool
+
+	internal bool // jwks may be at an internal address
+
+	set *auth.JWKS // of jwks once it was opened; it follows its URL by itself
+}
+
+func (c *Config) roles() (publisher, subscriber role) {
+	return role{name: "publisher", key: c.PublisherKey, alg: c.PublisherAlg, jwks: c.PublisherJWKS, short: c.AllowShortKeys, internal: c.JWKSAllowPrivate},
+		role{name: "subscriber", key: c.SubscriberKey, alg: c.SubscriberAlg, jwks: c.SubscriberJWKS, short: c.AllowShortKeys, internal: c.JWKSAllowPrivate}
+}
+
+// open fetches the role's JWK Set, if it has one, and starts following it until close.
+func (r *role) open(ctx context.Context, log *slog.Logger) error {
+	if r.jwks == "" {
+		return nil
+	}
+	o := auth.JWKSOptions{AllowPrivate: r.internal, Logger: log}
+	if r.alg != auth.DefaultAlgorithm { // a set names the algorithms of its keys; the default is for secrets
+		o.Algorithms = []string{r.alg}
+	}
+	set, err := auth.NewJWKS(ctx, r.jwks, o)
+	if err != nil {
+		return fmt.Errorf("--%s-jwks-url: %w", r.name, err)
+	}
+	r.set = set
+	return nil
+}
+
+// reload fetches the role's JWK Set now.
+func (r *role) reload(ctx context.Context) error {
+	if r.set == nil {
+		return nil
+	}
+	if err := r.set.Reload(ctx); err != nil {
+		return fmt.Errorf("--%s-jwks-url: %w", r.name, err)
+	}
+	return nil
+}
+
+func (r *role) close() {
+	if r.set != nil {
+		r.set.Close()
+	}
+}
+
+// keys reads the role's keys; nil when it has none, and is refused.
+func (r *role) keys() (auth.Keys, error) {
+	if r.set != nil {
+		return r.set, nil
+	}
+	if r.key.IsZero() {
+		return nil, nil
+	}
+	secret, err := r.key.Read()
+	if err != nil {
+		return nil, fmt.Errorf("--%s-jwt-key: %w", r.name, err)
+	}
+	k, err := auth.ParseKey(r.name, secret, r.alg, r.short)
+	if err != nil {
+		return nil, fmt.Errorf("--%s-jwt-key: %w", r.name, err)
+	}
+	return k, nil
+}
+
+// bothKeys reads the keys of both roles, so that every fault is told at once.
+func bothKeys(publisher, subscriber *role) (p, s auth.Keys, err error) {
+	p, errP := publisher.keys()
+	s, errS := subscriber.keys()
+	return p, s, errors.Join(errP, errS)
+}
+
+// authOptions is the configuration of the authorizer but for its keys.
+func (c *Config) authOptions() auth.Options {
+	query := map[string]auth.QueryToken{
+		"off": auth.QueryTokenOff, "subscribe": auth.QueryTokenSubscribe, "all": auth.QueryTokenAll,
+	}
+	return auth.Options{
+		Anonymous: c.Anonymous, PublishOrigins: c.PublishOrigins, PublicURL: c.PublicURL, CookieName: c.CookieName,
+		QueryToken: query[c.ClassicQueryToken], RequireExp: c.ClassicRequireExp, Limits: c.Limits(),
+	}
+}
+
+// hubOptions is the configuration of the hub.
+func (c *Config) hubOptions(log transport.Transport, a auth.Authorizer, logger *slog.Logger, m *metrics.Metrics) hub.Options {
+	return hub.Options{
+		Transport: log, Authorizer: a, Logger: logger, Metrics: m,
+
+		Path: c.HubPath, PublicURL: c.PublicURL, CORSOrigins: c.CORSOrigins, LocalhostCORS: c.Dev,
+		TrustedProxies: c.TrustedProxies,
+
+		Limits: c.Limits(), MaxConnections: c.MaxConnections, MaxConnectionsPerIP: c.MaxConnectionsPerIP,
+		MaxConnectionsPerSubject: c.MaxConnectionsPerSubject, SoftRefusal: c.SoftRefusal,
+		ReplayOnUnknownCursor: c.ReplayOnUnknownCursor == "all", LegacyCursorParams: c.LegacyCursorParams,
+
+		Heartbeat: c.Heartbeat, Retry: c.Retry, MaxLifetime: c.MaxConnectionLifetime, WriteTimeout: c.WriteTimeout,
+		SubscriberBuffer: int(min(c.SubscriberBuffer, math.MaxInt)),
+	}
+}

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Time limits of the listeners. There is no write timeout: a stream lives for as long as it may, and the
+// hub cuts clients that take nothing.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readBodyTimeout   = 30 * time.Second // a publication has to arrive within this
+	idleTimeout       = 2 * time.Minute  // longer than the usual load balancer's
+	pingAfter         = 30 * time.Second // HTTP/2: of silence; a peer that is gone is noticed
+	pingTimeout       = 15 * time.Second
+)
+
+// newServer makes the public server: HTTP/1.1 and HTTP/2, over TLS if cert is not nil and in the clear
+// (h2c with prior knowledge) if it is.
+func newServer(c *Config, h http.Handler, cert *certificate, log *slog.Logger) *http.Server {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	s := &http.Server{
+		Handler:           boundBody(h),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    int(c.MaxHead),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: c.WriteTimeout,
+		},
+	}
+	if cert != nil {
+		p.SetHTTP2(true)
+		s.TLSConfig = cert.config()
+	} else {
+		p.SetUnencryptedHTTP2(true)
+	}
+	s.Protocols = &p
+	return s
+}
+
+// boundBody gives the body of a POST a deadline. A read timeout of the server would end streams as well.
+func boundBody(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			// An error means that the connection has no deadlines, as in tests; the body is still bounded in size.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readBodyTimeout))
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// newAdminServer makes the server of the admin listener. Profiles may take a while, so writing is not bounded.
+func newAdminServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// serve serves l until the server is shut down; any other end is an error.
+func serve(s *http.Server, l net.Listener) error {
+	var err error
+	if s.TLSConfig != nil {
+		err = s.ServeTLS(l, "", "")
+	} else {
+		err = s.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// shutdown waits for the requests of s until ctx ends, then closes what is left. Hijacked connections are
+// not the server's any more: the hub has ended them.
+func shutdown(ctx context.Context, s *http.Server) error {
+	if err := s.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Validate returns every reason for which a hub with this configuration refuses to start, joined; keys
+// are judged when they are read. Warnings are sentences for the log.
+func (c *Config) Validate() (warnings []string, err error) {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+
+	if c.Subscriptions {
+		refuse("--subscriptions: active subscriptions are not available yet")
+	}
+	c.validateListening(refuse, warn)
+	c.validateRoles(refuse, warn)
+	c.validateBrowsers(refuse, warn)
+	if c.WriteTimeout == 0 {
+		refuse("--write-timeout: must be above 0, or clients that read nothing would never be cut")
+	}
+	if c.PublishTimeout == 0 {
+		refuse("--publish-timeout: must be above 0")
+	}
+	if c.ShutdownTimeout == 0 {
+		refuse("--shutdown-timeout: must be above 0")
+	}
+	if c.DataDir == "" && (c.Dev || c.Transport == "jetstream") {
+		refuse("--data-dir: must not be empty")
+	}
+	if c.HistoryMaxBytes == 0 && c.Transport == "memory" {
+		warn("--history-max-bytes 0 with --transport memory: the history grows until memory is full")
+	}
+	return warnings, errors.Join(errs...)
+}
+
+type report func(format string, args ...any)
+
+func (c *Config) validateListening(refuse, warn report) {
+	local, err := loopback(c.Listen)
+	if err != nil {
+		refuse("--listen: %q: %w", c.Listen, err)
+	}
+	if c.AdminListen != "" {
+		adminLocal, err := loopback(c.AdminListen)
+		if err != nil {
+			refuse("--admin-listen: %q: %w", c.AdminListen, err)
+		} else if !adminLocal {
+			warn("--admin-listen %s can be reached from other machines; profiles and metrics tell a lot about a hub", c.AdminListen)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		refuse("--tls-cert and --tls-key go together, only one is given")
+	}
+	switch {
+	case err != nil:
+	case c.Dev && !local:
+		refuse("--dev: --listen %s is not a loopback address; --dev lets everybody who can connect read along, so it stays on this machine", c.Listen)
+	case !local && c.TLSCert == "":
+		warn("plain HTTP on %s: tokens can be read on the way unless a proxy in front ends TLS", c.Listen)
+	}
+}
+
+// loopback reports whether only this machine can connect to address. Sockets handed over by another
+// process count as such: who opened them has decided.
+func loopback(address string) (bool, error) {
+	kind, rest, err := splitAddress(address)
+	if err != nil || kind != kindTCP {
+		return true, err
+	}
+	host, _, err := net.SplitHostPort(rest)
+	if err != nil {
+		return false, errors.New("must be host:port, :port, unix:PATH, fd:N or systemd")
+	}
+	if host == "localhost" {
+		return true, nil
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback(), nil
+}
+
+func (c *Config) validateRoles(refuse, warn report) {
+	missing := func(key Secret, jwks string) bool { return key.IsZero() && jwks == "" }
+	noPub, noSub := missing(c.PublisherKey, c.PublisherJWKS), missing(c.SubscriberKey, c.SubscriberJWKS)
+	for _, r := range []struct {
+		name string
+		key  Secret
+		jwks string
+	}{{"publisher", c.PublisherKey, c.PublisherJWKS}, {"subscriber", c.SubscriberKey, c.SubscriberJWKS}} {
+		if !r.key.IsZero() && r.jwks != "" {
+			refuse("--%s-jwt-key and --%s-jwks-url are both given: choose one", r.name, r.name)
+		}
+		if u, err := url.Parse(r.jwks); r.jwks != "" && (err != nil || !slices.Contains([]string{"https", "file"}, u.Scheme)) {
+			refuse("--%s-jwks-url: %q: must begin with https:// or file://", r.name, r.jwks)
+		}
+	}
+	switch {
+	case c.Dev:
+	case noPub && noSub:
+		refuse("no keys: give --publisher-jwt-key and --subscriber-jwt-key (or their JWK Sets), or try the hub with --dev")
+	case noPub:
+		warn("no publisher key: every publication will be refused")
+	case noSub && !c.Anonymous:
+		warn("no subscriber key and no --anonymous: every subscriber will be refused")
+	case noSub:
+		warn("no subscriber key: subscribers' tokens will be refused, only anonymous ones are served")
+	}
+}
+
+func (c *Config) validateBrowsers(refuse, warn report) {
+	if slices.Contains(c.CORSOrigins, "*") {
+		if len(c.CORSOrigins) > 1 {
+			refuse("--cors-origin: * stands for every origin, so no other may be given with it")
+		}
+		// Browsers never send cookies where the answer allows any origin, so whoever asks for both
+		// would find out page by page.
+		switch {
+		case len(c.PublishOrigins) > 0:
+			refuse("--cors-origin * cannot be used with --publish-origin: browsers send no cookies to a hub that allows any origin; list the origins in --cors-origin")
+		case c.CookieName != "":
+			refuse("--cors-origin * cannot be used with --cookie-name: browsers send no cookies to a hub that allows any origin; list the origins in --cors-origin")
+		}
+	}
+	if slices.Contains(c.PublishOrigins, "*") {
+		warn("--publish-origin *: any page can publish in the name of a user whose browser holds the cookie")
+	}
+	if strings.ContainsAny(c.CookieName, "=;, \t\r\n\"") {
+		refuse("--cookie-name: %q is not a name a cookie can have", c.CookieName)
+	}
+}

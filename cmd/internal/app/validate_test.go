@@ -1,0 +1,95 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
+)
+
+func TestRefusalsAndWarnings(t *testing.T) {
+	keys := []string{"--publisher-jwt-key=" + secret, "--subscriber-jwt-key=" + secret, "--listen=127.0.0.1:0"}
+	with := func(args ...string) []string { return append(append([]string(nil), keys...), args...) }
+	pem := "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"
+	for name, tt := range map[string]struct {
+		args    []string
+		refused string // "" = it starts
+		warning string // "" = none
+	}{
+		"two keys":                        {keys, "", ""},
+		"no keys":                         {nil, "no keys", ""},
+		"dev needs none":                  {[]string{"--dev"}, "", ""},
+		"dev for the world":               {[]string{"--dev", "--listen=:3000"}, "not a loopback address", ""},
+		"dev on the loopback of IPv6":     {[]string{"--dev", "--listen=[::1]:3000"}, "", ""},
+		"dev on a socket":                 {[]string{"--dev", "--listen=unix:/tmp/hub.sock"}, "", ""},
+		"no publisher":                    {keys[1:], "", "every publication will be refused"},
+		"no subscriber":                   {[]string{keys[0], keys[2]}, "", "every subscriber will be refused"},
+		"no subscriber, anonymous":        {[]string{keys[0], keys[2], "--anonymous"}, "", "only anonymous ones are served"},
+		"short secret":                    {with("--publisher-jwt-key=short"), "at least 32", ""},
+		"short secret allowed":            {with("--publisher-jwt-key=short", "--allow-short-keys"), "", "only 5 bytes"},
+		"PEM with HMAC":                   {with("--subscriber-jwt-key=" + pem), "shared secret", ""},
+		"secret with RS256":               {with("--subscriber-jwt-alg=RS256"), "PEM form", ""},
+		"no such key file":                {with("--publisher-jwt-key=@/nowhere/key"), "/nowhere/key", ""},
+		"key and set":                     {with("--publisher-jwks-url=https://a.example/jwks"), "choose one", ""},
+		"set over plain HTTP":             {[]string{"--listen=127.0.0.1:0", "--publisher-jwks-url=http://a.example/jwks"}, "https:// or file://", ""},
+		"subscriptions":                   {with("--subscriptions"), "not available yet", ""},
+		"any origin":                      {with("--cors-origin=*"), "", ""},
+		"any origin and another":          {with("--cors-origin=*", "--cors-origin=https://a.example"), "every origin", ""},
+		"any origin and cookies to POST":  {with("--cors-origin=*", "--publish-origin=https://a.example"), "no cookies", ""},
+		"any origin and a cookie's name":  {with("--cors-origin=*", "--cookie-name=mercureAuthorization"), "no cookies", ""},
+		"any origin may publish":          {with("--publish-origin=*"), "", "any page can publish"},
+		"a cookie name that is none":      {with("--cookie-name=a;b"), "not a name", ""},
+		"certificate without key":         {with("--tls-cert=a.pem"), "go together", ""},
+		"certificate that is not there":   {with("--tls-cert=/nowhere/a.pem", "--tls-key=/nowhere/b.pem"), "/nowhere/a.pem", ""},
+		"plain HTTP for the world":        {with("--listen=:0"), "", "plain HTTP"},
+		"plain HTTP at a name":            {with("--listen=hub.example:80"), "", "plain HTTP"},
+		"address that is none":            {with("--listen=3000"), "must be host:port", ""},
+		"descriptor that is none":         {with("--listen=fd:x"), "number of an open file", ""},
+		"admin for the world":             {with("--admin-listen=:3001"), "", "reached from other machines"},
+		"admin address that is none":      {with("--admin-listen=x"), "--admin-listen", ""},
+		"no write timeout":                {with("--write-timeout=0"), "--write-timeout", ""},
+		"no publish timeout":              {with("--publish-timeout=0"), "--publish-timeout", ""},
+		"no time to shut down":            {with("--shutdown-timeout=0"), "--shutdown-timeout", ""},
+		"no data directory":               {with("--data-dir="), "--data-dir", ""},
+		"no data directory, but not used": {with("--data-dir=", "--transport=memory"), "", ""},
+		"memory without bounds":           {with("--transport=memory", "--history-max-bytes=0"), "", "until memory is full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, err := load(t, "", nil, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, lines := logged(t)
+			_, err = app.New(s.Config, log)
+			switch {
+			case tt.refused == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.refused != "" && (err == nil || !strings.Contains(err.Error(), tt.refused)):
+				t.Errorf("error %v, want one with %q", err, tt.refused)
+			}
+			if err != nil {
+				return
+			}
+			warnings := lines()
+			if tt.warning == "" && strings.Contains(warnings, "WARN") {
+				t.Errorf("warned: %s", warnings)
+			}
+			if !strings.Contains(warnings, tt.warning) {
+				t.Errorf("log %q, want %q", warnings, tt.warning)
+			}
+		})
+	}
+}
+
+func TestEveryReasonIsToldAtOnce(t *testing.T) {
+	s, _, err := load(t, "", nil, "--publisher-jwt-key=short", "--subscriber-jwt-key=short", "--subscriptions", "--tls-cert=x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = app.Check(s.Config)
+	for _, want := range []string{"--publisher-jwt-key", "--subscriber-jwt-key", "--subscriptions", "--tls-key"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not name %s: %v", want, err)
+		}
+	}
+}
