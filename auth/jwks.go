@@ -50,6 +50,7 @@ type JWKS struct {
 	// guarded by mu
 	mu       sync.RWMutex
 	keys     []jwk
+	skipped  []string          // keys that are not used, each with the reason
 	digest   [sha256.Size]byte // of the document behind keys
 	version  uint64
 	fetched  time.Time     // when the last fetch began
@@ -102,7 +103,8 @@ func (j *JWKS) start(ctx context.Context, cancel context.CancelFunc) error {
 		return err
 	}
 	if len(j.keys) == 0 {
-		return fmt.Errorf("auth: key set %s: it has no key usable with %s", j.where, strings.Join(j.algorithms, ", "))
+		return fmt.Errorf("auth: key set %s: it has no key usable with %s (skipped: %s)",
+			j.where, strings.Join(j.algorithms, ", "), strings.Join(append(j.skipped, "no other"), "; "))
 	}
 	j.done.Go(func() { j.follow(ctx) })
 	return nil
@@ -259,7 +261,7 @@ func (j *JWKS) replace(ctx context.Context, digest [sha256.Size]byte, keys []jwk
 	j.mu.Lock()
 	changed := digest != j.digest || j.version == 0
 	if changed {
-		j.keys, j.digest = keys, digest
+		j.keys, j.skipped, j.digest = keys, skipped, digest
 		j.version++
 	}
 	j.mu.Unlock()
