@@ -1,0 +1,117 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/client"
+)
+
+func TestPublishSendsTheForm(t *testing.T) {
+	for name, tt := range map[string]struct {
+		update spec.Update
+		want   url.Values
+	}{
+		"topics alone": {
+			spec.Update{Topics: []string{"a", "b"}},
+			url.Values{"topic": {"a", "b"}},
+		},
+		"everything": {
+			spec.Update{Topics: []string{"é;%"}, ID: "i1", Type: "t", Data: "x=1&y\nz", Retry: 1500, Private: true},
+			url.Values{"topic": {"é;%"}, "id": {"i1"}, "type": {"t"}, "data": {"x=1&y\nz"}, "retry": {"1500"}, "private": {"on"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := r.ParseForm(); err != nil || r.Method != "POST" {
+					t.Errorf("%s %v", r.Method, err)
+				}
+				if !reflect.DeepEqual(r.PostForm, tt.want) {
+					t.Errorf("form %v, want %v", r.PostForm, tt.want)
+				}
+				if got := r.Header.Get("Authorization"); got != "Bearer T" {
+					t.Errorf("authorization %q", got)
+				}
+				fmt.Fprint(w, "urn:uuid:1")
+			}))
+			defer hub.Close()
+			p := client.Publisher{URL: hub.URL, Token: "T"}
+			if id, err := p.Publish(t.Context(), &tt.update); id != "urn:uuid:1" || err != nil {
+				t.Errorf("%q, %v", id, err)
+			}
+		})
+	}
+}
+
+func TestRefusalsAreReadable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status    int
+		header    http.Header
+		body      string
+		want      client.Error
+		temporary bool
+		says      string
+	}{
+		"plain text": {
+			403, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Www-Authenticate": {"Bearer x"}, "X-Request-Id": {"r1"}}, "no grant\nfor topic\n",
+			client.Error{Status: 403, Detail: "no grant for topic", Challenge: "Bearer x", RequestID: "r1"}, false,
+			"hub answered 403 Forbidden: no grant for topic (request r1)",
+		},
+		"a problem document": {
+			503, http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"7"}}, `{"title":"T","detail":"the log is away"}`,
+			client.Error{Status: 503, Detail: "the log is away", RetryAfter: 7 * time.Second}, true,
+			"hub answered 503 Service Unavailable: the log is away",
+		},
+		"a problem with a title": {
+			429, http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"99999999"}}, `{"title":"too many"}`,
+			client.Error{Status: 429, Detail: "too many", RetryAfter: 10 * time.Minute}, true,
+			"hub answered 429 Too Many Requests: too many",
+		},
+		"a page of some proxy": {
+			502, http.Header{"Content-Type": {"text/html"}, "Retry-After": {"soon"}}, "<html>",
+			client.Error{Status: 502}, true,
+			"hub answered 502 Bad Gateway",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for k, v := range tt.header {
+					w.Header()[k] = v
+				}
+				w.WriteHeader(tt.status)
+				fmt.Fprint(w, tt.body)
+			}))
+			defer hub.Close()
+			p := client.Publisher{URL: hub.URL}
+			_, err := p.Publish(t.Context(), &spec.Update{Topics: []string{"a"}})
+			got, ok := errors.AsType[*client.Error](err)
+			if !ok || *got != tt.want {
+				t.Fatalf("got %#v (%v), want %#v", got, err, tt.want)
+			}
+			if got.Temporary() != tt.temporary {
+				t.Errorf("temporary: %v", got.Temporary())
+			}
+			if !strings.HasSuffix(err.Error(), tt.says) {
+				t.Errorf("says %q, want %q", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestPublishTellsThatNobodyListens(t *testing.T) {
+	hub := httptest.NewServer(http.NotFoundHandler())
+	hub.Close()
+	p := client.Publisher{URL: hub.URL}
+	_, err := p.Publish(t.Context(), &spec.Update{Topics: []string{"a"}})
+	if _, ok := errors.AsType[*url.Error](err); !ok {
+		t.Errorf("error %v, want that of the connection", err)
+	}
+}
