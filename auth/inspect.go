@@ -71,7 +71,7 @@ func Inspect(token string, keys Keys, topics []string) (Report, error) {
 		r.Dialect = "draft-08"
 		r.problem(errGeneration)
 	}
-	if keys != nil {
+	if keys != nil && r.Dialect == spec.Classic.Name { // a classic key never verifies a draft-08 token
 		r.verify(token, keys)
 	}
 	if _, critical := header["crit"]; critical {
@@ -121,9 +121,6 @@ func (r *Report) verify(token string, keys Keys) {
 	if err == nil {
 		r.Verified = true
 		return
-	}
-	if errors.Is(err, errGeneration) {
-		return // said already
 	}
 	if p, ok := errors.AsType[*spec.Problem](err); ok && p.Cause != nil {
 		err = p.Cause
