@@ -74,7 +74,7 @@ func matchPrefix(name string) bool {
 func classicClaims(payload json.RawMessage, l Limits) (Claims, error) {
 	l = l.WithDefaults()
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &all); err != nil {
+	if err := json.Unmarshal(payload, &all); err != nil || all == nil {
 		return Claims{}, invalidToken("invalid_claims", "the token's payload is not a JSON object", err)
 	}
 	if hasMercureDetail(all["authorization_details"]) {

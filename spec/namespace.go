@@ -12,6 +12,7 @@ import (
 // Namespace is the part of the topic space that belongs to the hub itself: its path and everything
 // below, on whatever scheme and host (PUB-07). It is immutable and safe for concurrent use.
 type Namespace struct {
+	parser whatwg.Parser
 	base   *whatwg.Url
 	path   string // of the hub, normalized
 	last   string // its last segment, empty when it cannot serve as a cheap test
@@ -27,12 +28,13 @@ func NewNamespace(hubURL *url.URL) (*Namespace, error) {
 	if s := strings.ToLower(hubURL.Scheme); s != "http" && s != "https" || hubURL.Host == "" {
 		return nil, fmt.Errorf("spec: namespace of %q: not an absolute http or https URL", hubURL.Redacted())
 	}
-	base, err := resolve(hubURL.String(), nil)
+	n := &Namespace{parser: whatwg.NewParser()}
+	base, err := n.resolve(hubURL.String())
 	if err != nil {
 		return nil, fmt.Errorf("spec: namespace of %q: %w", hubURL.Redacted(), err)
 	}
-	n := &Namespace{base: base, path: normalizePath(base.Pathname()), scheme: base.Scheme() + ":"}
-	n.path = strings.TrimSuffix(n.path, "/")
+	n.base, n.scheme = base, base.Scheme()+":"
+	n.path = strings.TrimSuffix(normalizePath(base.Pathname()), "/")
 	if n.path == "" {
 		return nil, fmt.Errorf("spec: namespace of %q: the path must not be the root", hubURL.Redacted())
 	}
@@ -54,7 +56,7 @@ func (n *Namespace) Reserved(topic string, strict bool) bool {
 }
 
 func (n *Namespace) reserved(topic string, strict bool) bool {
-	u, err := resolve(topic, n.base)
+	u, err := n.resolve(topic)
 	if errors.Is(err, errPanic) {
 		return true // undecided: keep it out
 	}
@@ -87,12 +89,11 @@ func (n *Namespace) cannotBe(topic string) bool {
 		return false
 	}
 	for i := range len(topic) {
-		// A triplet may hide a character, and blanks and controls are dropped by the parser.
-		if c := topic[i]; c == '%' || c <= ' ' || c == 0x7F {
-			return false
+		if c := topic[i]; c <= ' ' || c == 0x7F {
+			return false // the parser drops some blanks and controls
 		}
 	}
-	if strings.Contains(topic, n.last) {
+	if strings.Contains(normalizePath(topic), n.last) {
 		return false
 	}
 	if len(topic) >= len(n.scheme) && strings.EqualFold(topic[:len(n.scheme)], n.scheme) {
@@ -128,12 +129,12 @@ func normalizePath(path string) string {
 
 var errPanic = errors.New("spec: the URL parser failed")
 
-// resolve parses ref against base, which may be nil. A panic of the parser is errPanic.
-func resolve(ref string, base *whatwg.Url) (u *whatwg.Url, err error) {
+// resolve parses ref against the base. A panic of the parser is errPanic.
+func (n *Namespace) resolve(ref string) (u *whatwg.Url, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			u, err = nil, fmt.Errorf("%w: %v", errPanic, p)
 		}
 	}()
-	return whatwg.NewParser().BasicParser(ref, base, nil, whatwg.NoState)
+	return n.parser.BasicParser(ref, n.base, nil, whatwg.NoState)
 }
