@@ -154,7 +154,7 @@ func errorTold(ctx context.Context, p *Probe) {
 		}
 	}
 	told("expired", pub(p.pubSpec("*").with("exp", past)), "expired")
-	told("not yet", pub(p.pubSpec("*").with("nbf", future)), "not", "yet")
+	told("not yet", pub(p.pubSpec("*").with("nbf", future)), "not valid")
 	told("wrong shape", pub(p.pubSpec().with("mercure", "x")), "mercure")
 	told("no grant", pub(p.pubSpec("b")), p.topic("a"))
 

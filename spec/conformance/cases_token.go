@@ -211,7 +211,7 @@ func tokenNotTold(ctx context.Context, p *Probe) {
 	expired := p.pubSpec("*").with("exp", time.Now().Add(-time.Hour).Unix())
 	for what, token := range map[string]string{
 		"bad signature": spoilt(p.publisher("*")), "expired": p.sign(expired), "no JSON": compact(p.PublisherKey, `{"alg":"HS256"}`, `{"mercure":`),
-		"header no JSON": compact(p.PublisherKey, `{`, `{}`), "wrong shape": p.sign(p.pubSpec().with("mercure", "x")), "narrow": p.publisher(), "no token": "abc.def.ghi",
+		"header no JSON": compact(p.PublisherKey, `{`, `{}`), "wrong shape": p.sign(p.pubSpec().with("mercure", "x")), "narrow": p.publisher(), "no token": "nonsense1.nonsense2.nonsense3",
 	} {
 		a := p.post(ctx, bearer(token), "topic", p.topic("a"))
 		if a.status < 400 {
@@ -222,11 +222,11 @@ func tokenNotTold(ctx context.Context, p *Probe) {
 			all += "\n" + strings.Join(values, "\n")
 		}
 		for part := range strings.SplitSeq(token, ".") {
-			if len(part) > 2 && strings.Contains(all, part) {
+			if len(part) > 4 && strings.Contains(all, part) {
 				p.Errorf("%s: the answer repeats the token: %.200q", what, all)
 			}
 		}
-		for _, text := range []string{"json:", "jwt:", "base64", "unmarshal", "invalid character", "token is ", "goroutine", ".go:", "0x", "illegal"} {
+		for _, text := range []string{"json:", "jwt:", "base64", "unmarshal", "invalid character", "goroutine", ".go:", "0x", "illegal"} {
 			if strings.Contains(a.body, text) {
 				p.Errorf("%s: the answer has a library's text: %.200q", what, a.body)
 			}

@@ -201,7 +201,7 @@ func (s *stream) read(body io.Reader) error {
 	for opening := true; ; {
 		line, err := readLine(br)
 		switch {
-		case errors.Is(err, io.EOF) && len(line) == 0 && len(block) == 0:
+		case errors.Is(err, io.EOF) && len(line) == 0 && farewell(block):
 			return nil
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("the stream ended within an event, after %.120q", slices.Concat(block, line))
@@ -232,6 +232,13 @@ func (s *stream) read(body io.Reader) error {
 		s.events <- e
 		block = block[:0]
 	}
+}
+
+// farewell reports whether a stream may end after block: after a whole event, and possibly one more
+// retry field, which takes effect when read, so that a planned close can spread the
+// reconnections.
+func farewell(block []byte) bool {
+	return len(block) == 0 || bytes.HasPrefix(block, []byte("retry: ")) && bytes.Count(block, []byte("\n")) == 1
 }
 
 // opens takes a line of the opening and reports whether more of it may follow: one comment, then a

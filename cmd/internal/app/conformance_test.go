@@ -2,7 +2,17 @@ package app_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,14 +89,61 @@ func judge(t *testing.T, target conformance.Target, cases []conformance.Case) {
 
 func TestTheHubConforms(t *testing.T) {
 	for name, change := range map[string]func(*app.Config){
-		"memory":    func(c *app.Config) { c.Transport, c.Anonymous = "memory", true },
-		"jetstream": func(c *app.Config) { c.Transport = "jetstream" },
+		"memory": func(c *app.Config) { c.Transport, c.Anonymous = "memory", true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, target := startHub(t, change)
 			judge(t, target, conformance.Cases())
 		})
 	}
+}
+
+func TestTheHubConformsOverTLS(t *testing.T) {
+	cert, key, roots := selfSigned(t)
+	_, target := startHub(t, func(c *app.Config) { c.Transport, c.TLSCert, c.TLSKey = "memory", cert, key })
+	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	target.HTTP = &http.Client{Transport: tr}
+	judge(t, target, conformance.Cases())
+}
+
+func TestTheHubConformsOverHTTP2(t *testing.T) {
+	_, target := startHub(t, func(c *app.Config) { c.Transport = "memory" })
+	var two http.Protocols
+	two.SetUnencryptedHTTP2(true)
+	target.HTTP = &http.Client{Transport: &http.Transport{DisableCompression: true, Protocols: &two}}
+	judge(t, target, conformance.Cases())
+}
+
+// selfSigned writes a certificate for the loopback and its key, and returns the files and a pool that
+// trusts it.
+func selfSigned(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots = x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return certFile, keyFile, roots
 }
 
 func TestTheHubConformsWithShortTimes(t *testing.T) {
