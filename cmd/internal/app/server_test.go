@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// served runs h behind the public server and returns its base URL.
+func served(t *testing.T, cfg *Config, h http.Handler, cert *certificate) string {
+	t.Helper()
+	l, err := listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(cfg, h, cert, slog.New(slog.DiscardHandler))
+	done := make(chan error, 1)
+	go func() { done <- serve(s, l) }()
+	t.Cleanup(func() {
+		if err := shutdown(context.WithoutCancel(t.Context()), s); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if cert != nil {
+		return "https://" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String()
+}
+
+func TestPublicServerSpeaks(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	pool := writePair(t, certFile, keyFile, 1)
+	cert, err := newCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Default()
+	proto := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
+	plain, secure := served(t, &cfg, proto, nil), served(t, &cfg, proto, cert)
+	for name, tt := range map[string]struct {
+		url  string
+		set  func(*http.Protocols)
+		want string
+	}{
+		"HTTP/1.1":               {plain, func(p *http.Protocols) { p.SetHTTP1(true) }, "HTTP/1.1"},
+		"HTTP/2 in the clear":    {plain, func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }, "HTTP/2.0"},
+		"HTTP/1.1 over TLS":      {secure, func(p *http.Protocols) { p.SetHTTP1(true) }, "HTTP/1.1"},
+		"HTTP/2 chosen over TLS": {secure, func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }, "HTTP/2.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p http.Protocols
+			tt.set(&p)
+			tr := &http.Transport{Protocols: &p, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+			defer tr.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tt.url, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if b, err := io.ReadAll(resp.Body); err != nil || string(b) != tt.want {
+				t.Errorf("%q, %v; want %s", b, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestHeadIsBounded covers LIM-13.
+func TestHeadIsBounded(t *testing.T) {
+	cfg := Default()
+	cfg.MaxHead = 16 << 10
+	url := served(t, &cfg, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
+	for _, tt := range []struct{ size, want int }{{15 << 10, 200}, {24 << 10, 431}} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The server may hang up before everything is written; what counts is its answer.
+		_, _ = fmt.Fprintf(c, "GET /?q=%s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", strings.Repeat("x", tt.size))
+		status := make([]byte, 12)
+		if _, err := io.ReadFull(c, status); err != nil || string(status) != fmt.Sprintf("HTTP/1.1 %d", tt.want) {
+			t.Errorf("%d bytes: %q, %v; want %d", tt.size, status, err, tt.want)
+		}
+		_ = c.Close()
+	}
+}
