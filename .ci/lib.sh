@@ -17,7 +17,7 @@ scratch=$(mktemp -d)
 
 # Ends what was started here, by PID, last first, and waits for it.
 finish() {
-  local status=$? i
+  local status=${1:-$?} i
   trap - EXIT INT TERM
   for ((i = ${#started[@]} - 1; i >= 0; i--)); do
     kill "${started[i]}" 2>/dev/null || true
