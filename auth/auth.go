@@ -5,6 +5,7 @@ package auth
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
@@ -39,12 +40,7 @@ func (g *Grant) Allows(topics []string) bool {
 		_, missing := g.Missing(topics)
 		return !missing
 	}
-	for _, t := range topics {
-		if g.selects(t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(topics, g.selects)
 }
 
 // Missing returns the first topic that the grant does not cover, for the refusal's text.

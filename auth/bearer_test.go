@@ -162,6 +162,15 @@ func TestQueryTokenWhenPublishing(t *testing.T) {
 	}
 }
 
+func TestAPublisherTokenInTheURLOfAReadIsNotRead(t *testing.T) {
+	t.Parallel()
+	token := hs256(t, publisherSecret, `{}`)
+	_, err := newAuth(t, nil).Authorize(get("/hub?authorization="+token), spec.ActionPublish)
+	if p := problemOf(t, err); p.Reason != auth.ReasonNoToken {
+		t.Errorf("got %+v", p)
+	}
+}
+
 func TestARoleWithoutKeysIsRefused(t *testing.T) {
 	t.Parallel()
 	j := newAuth(t, func(o *auth.Options) { o.Publisher = nil; o.Anonymous = true })

@@ -40,7 +40,7 @@ func loader(u *url.URL, o JWKSOptions) (func(context.Context) ([]byte, error), e
 			return nil, err
 		}
 		return func(context.Context) ([]byte, error) {
-			f, err := os.Open(name)
+			f, err := os.Open(name) //nolint:gosec // the operator names the file
 			if err != nil {
 				return nil, err
 			}
@@ -58,7 +58,7 @@ func fileName(u *url.URL) (string, error) {
 	}
 	p := u.Path
 	if runtime.GOOS == "windows" {
-		p = strings.TrimPrefix(p, "/") // file:///C:/keys.json
+		p = strings.TrimPrefix(p, "/") // as in file:///C:/set
 	}
 	return filepath.FromSlash(p), nil
 }
@@ -72,8 +72,7 @@ func fetch(ctx context.Context, client *http.Client, rawURL string, limit int64)
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) { // it repeats the URL, which may carry a password
+		if u, ok := errors.AsType[*url.Error](err); ok { // it repeats the URL, which the caller names
 			err = u.Err
 		}
 		return nil, err

@@ -82,32 +82,35 @@ func Inspect(token string, keys Keys, topics []string) (Report, error) {
 		r.grants(limits, topics)
 	}
 	r.Accepted = len(r.Problems) == 0
-	return r, nil
+	return r.Report, nil
 }
 
+// inspection is a report in the making.
+type inspection struct{ Report }
+
 // dissect splits token and decodes what can be decoded without a key.
-func dissect(token string) (Report, error) {
+func dissect(token string) (*inspection, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
-		return Report{}, fmt.Errorf("inspect: a token has three parts separated by dots, this has %d", len(parts))
+		return nil, fmt.Errorf("inspect: a token has three parts separated by dots, this has %d", len(parts))
 	}
-	var r Report
+	r := &inspection{}
 	for i, to := range []*json.RawMessage{&r.Header, &r.Claims} {
 		name := [...]string{"header", "claims"}[i]
 		raw, err := base64.RawURLEncoding.Strict().DecodeString(parts[i])
 		if err != nil {
-			return Report{}, fmt.Errorf("inspect: the %s part is not base64url", name)
+			return nil, fmt.Errorf("inspect: the %s part is not base64url", name)
 		}
 		var object map[string]json.RawMessage
 		if json.Unmarshal(raw, &object) != nil || object == nil {
-			return Report{}, fmt.Errorf("inspect: the %s part is not a JSON object", name)
+			return nil, fmt.Errorf("inspect: the %s part is not a JSON object", name)
 		}
 		*to = raw
 	}
 	return r, nil
 }
 
-func (r *Report) problem(err error) {
+func (r *inspection) problem(err error) {
 	if p, ok := errors.AsType[*spec.Problem](err); ok {
 		r.Problems = append(r.Problems, p.Detail)
 		return
@@ -116,8 +119,8 @@ func (r *Report) problem(err error) {
 }
 
 // verify checks the signature; unlike a hub's answer it may tell why it does not hold.
-func (r *Report) verify(token string, keys Keys) {
-	_, _, err := verify(context.Background(), newRole(0, keys), strings.TrimSpace(token)) //nolint:forbidigo // a pure check
+func (r *inspection) verify(token string, keys Keys) {
+	_, _, err := verify(context.Background(), newRole(0, keys), strings.TrimSpace(token)) //nolint:forbidigo // waits at most for one fetch of a key set
 	if err == nil {
 		r.Verified = true
 		return
@@ -129,7 +132,7 @@ func (r *Report) verify(token string, keys Keys) {
 }
 
 // dates reads the registered claims.
-func (r *Report) dates() {
+func (r *inspection) dates() {
 	reg, err := readRegistered(r.Claims)
 	if err == nil {
 		err = reg.check(time.Now(), false)
@@ -151,7 +154,7 @@ func given(t time.Time) *time.Time {
 }
 
 // grants reads the mercure claim and asks it about topics.
-func (r *Report) grants(limits spec.Limits, topics []string) {
+func (r *inspection) grants(limits spec.Limits, topics []string) {
 	claims, err := spec.Classic.Claims(r.Claims, limits)
 	if err != nil {
 		r.problem(err)
@@ -171,7 +174,7 @@ func (r *Report) grants(limits spec.Limits, topics []string) {
 }
 
 // compile lists the selectors of one action; a selector over the limits refuses the token and is left out.
-func (r *Report) compile(rules rules, act spec.Action, selectors []topic.Selector, names *[]string) []topic.Matcher {
+func (r *inspection) compile(rules rules, act spec.Action, selectors []topic.Selector, names *[]string) []topic.Matcher {
 	matchers := make([]topic.Matcher, len(selectors))
 	for i, s := range selectors {
 		*names = append(*names, s.Pattern)
@@ -196,10 +199,10 @@ func verdict(act spec.Action, t string, selectors []topic.Selector, matchers []t
 	}
 	s := selectors[i].Pattern
 	v := Verdict{Granted: true, Selector: s}
-	switch {
-	case s == spec.Wildcard:
+	switch s {
+	case spec.Wildcard:
 		v.Reason = "* selects every topic"
-	case s == t:
+	case t:
 		v.Reason = "the selector equals the topic"
 	default:
 		v.Reason = fmt.Sprintf("the URI template %s can expand to it", s)

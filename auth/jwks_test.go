@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -24,25 +25,23 @@ import (
 )
 
 // webKey is the public JWK of key.
-func webKey(t testing.TB, key crypto.PublicKey, kid string, more map[string]any) map[string]any {
-	t.Helper()
+func webKey(tb testing.TB, key crypto.PublicKey, kid string, more map[string]any) map[string]any {
+	tb.Helper()
 	k, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: kid}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var members map[string]any
-	if err := json.Unmarshal([]byte(toJSON(t, k.Marshal())), &members); err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal([]byte(toJSON(tb, k.Marshal())), &members); err != nil {
+		tb.Fatal(err)
 	}
-	for name, value := range more {
-		members[name] = value
-	}
+	maps.Copy(members, more)
 	return members
 }
 
-func webKeys(t testing.TB, keys ...map[string]any) string {
-	t.Helper()
-	return toJSON(t, map[string]any{"keys": keys})
+func webKeys(tb testing.TB, keys ...map[string]any) string {
+	tb.Helper()
+	return toJSON(tb, map[string]any{"keys": keys})
 }
 
 // keyServer serves what its handler says over TLS.
@@ -118,7 +117,11 @@ func TestWhichKeysOfASetAreUsed(t *testing.T) {
 	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		fetched.Do(func() { t.Error("a URL inside a key was fetched") })
 	}))
-	defer trap.Close()
+	t.Cleanup(trap.Close)
+	scalar, err := s.es256.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
 	secret := map[string]any{"kty": "oct", "k": base64.RawURLEncoding.EncodeToString([]byte(subscriberSecret))}
 	es := func(more map[string]any) map[string]any { return webKey(t, s.es256.Public(), "", more) }
 	small := webKey(t, s.rsa.Public(), "", map[string]any{"n": base64.RawURLEncoding.EncodeToString(new(big.Int).SetBit(big.NewInt(1), 1023, 1).Bytes())})
@@ -144,7 +147,7 @@ func TestWhichKeysOfASetAreUsed(t *testing.T) {
 		"short secret":         {map[string]any{"kty": "oct", "k": "AAAA"}, []string{"HS256"}, ""},
 		"unknown type":         {map[string]any{"kty": "XYZ"}, nil, ""},
 		"X.509 URL is ignored": {es(map[string]any{"x5u": trap.URL, "x5c": []string{"AAAA"}, "x5t": "x"}), nil, "ES256"},
-		"private part":         {es(map[string]any{"d": base64.RawURLEncoding.EncodeToString(s.es256.D.Bytes())}), nil, "ES256"},
+		"private part":         {es(map[string]any{"d": base64.RawURLEncoding.EncodeToString(scalar)}), nil, "ES256"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

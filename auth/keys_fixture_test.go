@@ -61,54 +61,54 @@ var makeSigners = sync.OnceValue(func() signers {
 	return s
 })
 
-func publicPEM(t testing.TB, key crypto.PublicKey) string {
-	t.Helper()
+func publicPEM(tb testing.TB, key crypto.PublicKey) string {
+	tb.Helper()
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-func privatePEM(t testing.TB, key crypto.PrivateKey) string {
-	t.Helper()
+func privatePEM(tb testing.TB, key crypto.PrivateKey) string {
+	tb.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-func mustKeys(t testing.TB, key, alg string) auth.Keys {
-	t.Helper()
+func mustKeys(tb testing.TB, key, alg string) auth.Keys {
+	tb.Helper()
 	k, err := auth.ParseKey("test", key, alg, false)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return k
 }
 
 // newAuth is a JWT with the secrets of the vectors.
-func newAuth(t testing.TB, change func(*auth.Options)) *auth.JWT {
-	t.Helper()
-	o := auth.Options{Publisher: mustKeys(t, publisherSecret, ""), Subscriber: mustKeys(t, subscriberSecret, "")}
+func newAuth(tb testing.TB, change func(*auth.Options)) *auth.JWT {
+	tb.Helper()
+	o := auth.Options{Publisher: mustKeys(tb, publisherSecret, ""), Subscriber: mustKeys(tb, subscriberSecret, "")}
 	if change != nil {
 		change(&o)
 	}
 	j, err := auth.New(o)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return j
 }
 
 // sign makes a token out of exactly these header and claims texts.
-func sign(t testing.TB, header, claims, alg string, key any) string {
-	t.Helper()
+func sign(tb testing.TB, header, claims, alg string, key any) string {
+	tb.Helper()
 	text := segment(header) + "." + segment(claims)
 	sig, err := jwt.GetSigningMethod(alg).Sign(text, key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
@@ -116,16 +116,16 @@ func sign(t testing.TB, header, claims, alg string, key any) string {
 func segment(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
 // hs256 signs claims with a secret and the usual header.
-func hs256(t testing.TB, secret, claims string) string {
-	t.Helper()
-	return sign(t, `{"alg":"HS256","typ":"JWT"}`, claims, "HS256", []byte(secret))
+func hs256(tb testing.TB, secret, claims string) string {
+	tb.Helper()
+	return sign(tb, `{"alg":"HS256","typ":"JWT"}`, claims, "HS256", []byte(secret))
 }
 
-func toJSON(t testing.TB, v any) string {
-	t.Helper()
+func toJSON(tb testing.TB, v any) string {
+	tb.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(b)
 }
@@ -149,11 +149,11 @@ func request(method, target string, lines []string) *http.Request {
 }
 
 // problemOf fails the test unless err is a problem.
-func problemOf(t testing.TB, err error) *spec.Problem {
-	t.Helper()
+func problemOf(tb testing.TB, err error) *spec.Problem {
+	tb.Helper()
 	p, ok := err.(*spec.Problem) //nolint:errorlint // the contract is this very type
 	if !ok {
-		t.Fatalf("error is %T (%v), want *spec.Problem", err, err)
+		tb.Fatalf("error is %T (%v), want *spec.Problem", err, err)
 	}
 	return p
 }

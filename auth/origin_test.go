@@ -44,7 +44,7 @@ func TestPublishingWithACookieNeedsAnAllowedOrigin(t *testing.T) {
 		"null is not covered by *":        {[]string{"Origin: null"}, with("*"), false},
 		"any origin with *":               {[]string{"Origin: https://evil.example"}, with("*"), true},
 		"neither header with *":           {nil, with("*"), false},
-		"two Origins":                     {[]string{"Origin: https://app.example.com", "Origin: https://app.example.com"}, listed, false},
+		"two Origins":                     {[]string{"Origin: https://app.example.com", "Origin: https://app.example.com", "Referer: https://app.example.com/"}, listed, false},
 		"Referer":                         {[]string{"Referer: https://app.example.com/page?x=1"}, listed, true},
 		"Referer of another host":         {[]string{"Referer: https://evil.example/https://app.example.com"}, listed, false},
 		"Origin counts before Referer":    {[]string{"Origin: https://evil.example", "Referer: https://app.example.com/"}, listed, false},

@@ -23,7 +23,8 @@ const (
 	ReasonExpired       = "token_expired"         // 401, AUT-11
 	ReasonNotYetValid   = "token_not_yet_valid"   // 401, AUT-11
 	ReasonNoExpiry      = "token_without_exp"     // 401, CLA-12
-	ReasonClaims        = "invalid_claims"        // 401, CLA-06, CLA-07, LIM-08
+	ReasonClaims        = "invalid_claims"        // 401, CLA-06, CLA-07, LIM-08; spec's Claims has more of its own
+	ReasonNotGranted    = "not_granted"           // 403, PUB-27
 )
 
 // Texts of everything that is refused before a signature has been verified (ERR-08).
@@ -58,7 +59,7 @@ func invalid(reason, detail, cause string) *spec.Problem {
 // Forbidden is the refusal of a verified token that does not cover topic (ERR-03, PUB-27, G-14).
 func Forbidden(act spec.Action, topic string) *spec.Problem {
 	return &spec.Problem{
-		Status: http.StatusForbidden, Reason: "not_granted", Code: spec.CodeInsufficientScope, Challenge: true,
+		Status: http.StatusForbidden, Reason: ReasonNotGranted, Code: spec.CodeInsufficientScope, Challenge: true,
 		Detail: fmt.Sprintf("the token does not grant %s on topic %q", act, topic),
 	}
 }
