@@ -40,6 +40,10 @@ type Target struct {
 	WriteTimeout time.Duration // the hub's write timeout; 0 skips the cases that stall a reader
 	NoRetry      bool          // the hub sends no retry field of its own (SSE-W12)
 	NoHTTP2      bool          // the hub speaks neither h2 nor h2c (SUB-23)
+
+	// streams has connections of its own: a hub may close the connection of a stream that it has ended,
+	// which must not be taken for the failure of a publication that was about to reuse it.
+	streams *http.Client
 }
 
 // Case is one thing that a hub must do.
@@ -83,6 +87,7 @@ func RunCases(ctx context.Context, t Target, cases []Case, report func(Result)) 
 		return 0, err
 	}
 	defer t.HTTP.CloseIdleConnections()
+	defer t.streams.CloseIdleConnections()
 
 	results := make([]chan Result, len(cases))
 	for i := range results {
@@ -141,6 +146,10 @@ func (t Target) checked() (Target, error) {
 			Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
+	}
+	t.streams = t.HTTP
+	if tr, ok := t.HTTP.Transport.(*http.Transport); ok {
+		t.streams = &http.Client{Transport: tr.Clone(), CheckRedirect: t.HTTP.CheckRedirect}
 	}
 	return t, nil
 }

@@ -44,7 +44,7 @@ type stream struct {
 
 // open asks for a stream and returns whatever answer came; no answer at all ends the case.
 func (p *Probe) open(ctx context.Context, query string, h http.Header) *stream {
-	s, err := p.tryOpen(ctx, p.HTTP, query, h)
+	s, err := p.tryOpen(ctx, p.streams, query, h)
 	if err != nil {
 		p.Fatalf("subscribe %.100q: %v", query, err)
 	}
