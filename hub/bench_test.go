@@ -1,0 +1,158 @@
+package hub
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/sse"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// Every benchmark has its baseline beside it: what a hub without the structure in question would do.
+// Names have the form key=value, so that benchstat can put the variants side by side, for example
+//
+//	go test -run - -bench Index -count 10 ./hub | tee new && benchstat -col /by new
+
+// BenchmarkFrame encodes one update for 1,000 subscribers: once for all, or for each of them.
+func BenchmarkFrame(b *testing.B) {
+	const subscribers = 1000
+	for _, size := range []int{100, 1 << 10, 64 << 10} {
+		u := &spec.Update{Topics: []string{"https://example.com/books/1"}, ID: "urn:uuid:0189d8f6-0000-8000-8000-000000000000", Data: strings.Repeat("x", size)}
+		e := transport.Entry{Pos: 1, Update: u}
+		b.Run(fmt.Sprintf("bytes=%d/by=frame", size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(newFrame(e, "").size()))
+			for b.Loop() {
+				newFrame(e, "")
+			}
+		})
+		b.Run(fmt.Sprintf("bytes=%d/by=subscriber", size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(newFrame(e, "").size()))
+			for b.Loop() {
+				for range subscribers {
+					sse.AppendEvent(nil, sse.Event{ID: u.ID, Type: u.Type, Data: u.Data, Retry: u.Retry})
+				}
+			}
+		})
+	}
+}
+
+// benchPattern is the i-th of a crowd's selectors, all different.
+func benchPattern(kind string, i int) string {
+	if kind == "template" {
+		return "https://example.com/users/" + strconv.Itoa(i) + "/books/{id}"
+	}
+	return "https://example.com/users/" + strconv.Itoa(i) + "/books/1"
+}
+
+// BenchmarkIndex finds the one subscriber that is interested, by the index and by asking everybody.
+func BenchmarkIndex(b *testing.B) {
+	for _, kind := range []string{"exact", "template"} {
+		for _, n := range []int{10, 1000, 100_000} {
+			x := newIndex()
+			crowd := make([]*subscriber, n)
+			for i := range crowd {
+				crowd[i] = watcher(b, benchPattern(kind, i))
+				x.add(crowd[i])
+			}
+			topics := []string{benchPattern("exact", n/2)}
+			b.Run(fmt.Sprintf("kind=%s/subs=%d/by=index", kind, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					found := 0
+					x.match(topics, func(w *watchers) { found += len(w.refs) })
+					if found != 1 {
+						b.Fatalf("%d subscribers are found, want 1", found)
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("kind=%s/subs=%d/by=scan", kind, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					found := 0
+					for _, s := range crowd {
+						for _, m := range s.matchers {
+							if m.Match(topics[0]) {
+								found++
+							}
+						}
+					}
+					if found != 1 {
+						b.Fatalf("%d subscribers are found, want 1", found)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkIndexChurn lets one subscriber come and go among many.
+func BenchmarkIndexChurn(b *testing.B) {
+	for _, kind := range []string{"exact", "template"} {
+		for _, n := range []int{10, 1000, 100_000} {
+			x := newIndex()
+			for i := range n {
+				x.add(watcher(b, benchPattern(kind, i)))
+			}
+			s := watcher(b, benchPattern(kind, n), benchPattern(kind, n/2))
+			b.Run(fmt.Sprintf("kind=%s/subs=%d", kind, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					x.add(s)
+					x.remove(s)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkFanOut delivers one update of 1 kB to everybody and empties their queues, without sockets. Its
+// baseline matches and encodes for each subscriber.
+func BenchmarkFanOut(b *testing.B) {
+	u := &spec.Update{Topics: []string{"https://example.com/books/1"}, ID: "urn:uuid:0189d8f6-0000-8000-8000-000000000000", Data: strings.Repeat("x", 1<<10)}
+	for _, subs := range []int{1, 1000, 10_000} {
+		n := newNode(b, nil)
+		crowd := make([]*subscriber, subs)
+		for i := range crowd {
+			crowd[i] = n.listener(nil, "https://example.com/books/{id}")
+		}
+		b.Run(fmt.Sprintf("subs=%d/by=frame", subs), func(b *testing.B) {
+			b.ReportAllocs()
+			frames := make([]*frame, 0, 1)
+			pos := transport.Position(0)
+			for b.Loop() {
+				pos++
+				n.fanout.deliver(transport.Entry{Pos: pos, Update: u})
+				sink := 0
+				for _, s := range crowd {
+					s.listen()
+					frames, _ = s.take(frames[:0], batchBytes)
+					for _, f := range frames {
+						sink += len(f.wire(true))
+					}
+				}
+				if sink < subs<<10 {
+					b.Fatalf("%d bytes reached %d subscribers", sink, subs)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("subs=%d/by=subscriber", subs), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				sink := 0
+				for _, s := range crowd {
+					if s.selects(u) {
+						sink += len(sse.AppendEvent(nil, sse.Event{ID: u.ID, Data: u.Data}))
+					}
+				}
+				if sink < subs<<10 {
+					b.Fatalf("%d bytes reached %d subscribers", sink, subs)
+				}
+			}
+		})
+	}
+}
