@@ -70,7 +70,7 @@ type Hub struct {
 	fanout    *fanout
 	handler   http.Handler
 	shards    shards
-	noHijack  bool // tests: connections without descriptors
+	noHijack  bool // tests: every stream keeps its handler, no goroutine waits for a descriptor
 
 	notReady atomic.Bool
 	draining atomic.Bool
@@ -139,8 +139,10 @@ func (h *Hub) Run(ctx context.Context) error {
 	// The follower outlives ctx a little, so that streams end after what they were offered.
 	follow, stopFollow := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopFollow()
-	if err := h.shards.start(h); err != nil {
-		return err
+	if !h.noHijack {
+		if err := h.shards.start(h); err != nil {
+			return err
+		}
 	}
 	interest, err := h.o.Transport.Follow(follow, h.fanout.deliver)
 	if err != nil {

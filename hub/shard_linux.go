@@ -35,7 +35,9 @@ type shard struct {
 type shardState struct {
 	rest     []byte    // what the socket has not taken yet, whole events from where it stopped
 	progress time.Time // when the client last made progress, while rest is not empty
-	taken    int       // bytes taken since
+	taken    int       // bytes the socket has taken since
+	unacked  int       // bytes the kernel held for the client at that time
+	need     int       // bytes that are progress
 	at       time.Time // when the shard looks at the stream next
 	heapPos  int       // place in the shard's heap, -1 when absent
 	token    uint64    // the poller's name for it
@@ -239,7 +241,8 @@ func (sh *shard) put(s *subscriber, b []byte, shared bool) {
 	if s.rest = b[n:]; shared {
 		s.rest = append([]byte(nil), b[n:]...)
 	}
-	s.progress, s.taken = s.lastSent, 0
+	s.need = min(progressBytes, len(b))
+	s.madeProgress(s.lastSent)
 	sh.schedule(s, s.lastSent.Add(sh.hub.o.WriteTimeout))
 }
 
@@ -252,13 +255,31 @@ func (sh *shard) writeRest(s *subscriber) bool {
 	now := time.Now()
 	s.taken += n
 	if s.taken >= progressBytes || madeProgress(s.rest, n) {
-		s.progress, s.taken = now, 0
+		s.madeProgress(now)
 	}
 	s.lastSent = now
 	if s.rest = s.rest[n:]; len(s.rest) > 0 {
 		return false
 	}
 	s.rest = nil
+	return true
+}
+
+// madeProgress starts a new period in which the client has to make progress.
+func (s *subscriber) madeProgress(now time.Time) {
+	s.progress, s.taken, s.unacked = now, 0, s.sink.(*h1Sink).unacked()
+}
+
+// stalled reports whether a whole write time-out has passed without progress. A full socket reports room
+// only in big steps; what the client has acknowledged meanwhile is the finer measure.
+func (sh *shard) stalled(s *subscriber, now time.Time) bool {
+	if now.Sub(s.progress) < sh.hub.o.WriteTimeout {
+		return false
+	}
+	if held := s.sink.(*h1Sink).unacked(); held >= 0 && s.unacked+s.taken-held >= s.need {
+		s.madeProgress(now)
+		return false
+	}
 	return true
 }
 
@@ -277,7 +298,7 @@ func (sh *shard) tryWrite(s *subscriber, b []byte) int {
 func (sh *shard) onTime(s *subscriber, now time.Time) {
 	defer sh.contain(s)
 	switch {
-	case len(s.rest) > 0 && now.Sub(s.progress) >= sh.hub.o.WriteTimeout:
+	case len(s.rest) > 0 && sh.stalled(s, now):
 		sh.drop(s, endStalled)
 		return
 	case !s.endAt.IsZero() && !now.Before(s.endAt) && s.endingWhy() == endNone:

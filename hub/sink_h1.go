@@ -44,14 +44,20 @@ func (k *h1Sink) send(b []byte) error {
 		if err := k.conn.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil {
 			return err
 		}
+		before := k.unacked()
 		n, err := k.conn.Write(b)
 		switch {
 		case err == nil:
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
-		case !madeProgress(b, n):
+		case madeProgress(b, n):
+		case before < 0:
 			return errStalled
+		default: // a full socket takes more only in big steps; what was acknowledged is the finer measure
+			if held := k.unacked(); held < 0 || before+n-held < min(progressBytes, len(b)) {
+				return errStalled
+			}
 		}
 		b = b[n:]
 	}
