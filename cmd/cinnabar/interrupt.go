@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,9 +35,12 @@ func interruptible(parent context.Context, limit time.Duration) (context.Context
 	return timed, func() { stop(); cancel(nil) }
 }
 
-// required marks a flag of cmd that must be given; it panics if there is none of that name.
+// required makes cmd complain, before it runs, when the flag called name was not given.
 func required(cmd *cobra.Command, name string) {
-	if err := cmd.MarkFlagRequired(name); err != nil {
-		panic(err)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed(name) {
+			return &usageError{fmt.Errorf("--%s is required\nSee %s --help", name, cmd.CommandPath())}
+		}
+		return nil
 	}
 }

@@ -79,7 +79,9 @@ func attend(ctx context.Context, a *app.App, cfg *app.Config, log *slog.Logger, 
 	for running := true; running; {
 		select {
 		case <-w.reload:
+			notify(daemon.SdNotifyReloading)
 			_ = a.Reload(ctx) // it logs what it could not read, and the hub goes on with what it had
+			notify(daemon.SdNotifyReady)
 		case failed = <-a.Failed():
 			running = false
 		case s := <-w.ended:

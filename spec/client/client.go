@@ -81,6 +81,9 @@ func readError(resp *http.Response) *Error {
 	}
 	if strings.HasPrefix(kind, "text/plain") {
 		e.Detail = strings.Join(strings.Fields(string(body)), " ")
+		// Error says these two itself.
+		e.Detail = strings.TrimPrefix(e.Detail, http.StatusText(e.Status)+": ")
+		e.Detail = strings.TrimSuffix(e.Detail, " (request "+e.RequestID+")")
 	}
 	return e
 }

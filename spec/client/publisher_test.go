@@ -61,7 +61,7 @@ func TestRefusalsAreReadable(t *testing.T) {
 		says      string
 	}{
 		"plain text": {
-			403, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Www-Authenticate": {"Bearer x"}, "X-Request-Id": {"r1"}}, "no grant\nfor topic\n",
+			403, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Www-Authenticate": {"Bearer x"}, "X-Request-Id": {"r1"}}, "Forbidden: no grant\nfor topic (request r1)\n",
 			client.Error{Status: 403, Detail: "no grant for topic", Challenge: "Bearer x", RequestID: "r1"}, false,
 			"hub answered 403 Forbidden: no grant for topic (request r1)",
 		},

@@ -1,0 +1,184 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const testKey = "an-hmac-secret-of-more-than-32-bytes"
+
+// process is a hub in a process of its own: this test's binary under another name.
+type process struct {
+	*exec.Cmd
+	notices net.PacketConn
+	log     *strings.Builder // complete once the process has been waited for
+}
+
+// serveProcess starts `cinnabar serve` with args and returns once it serves, with its URL.
+func serveProcess(t *testing.T, args ...string) (p *process, url string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "notify")
+	var lc net.ListenConfig
+	c, err := lc.ListenPacket(t.Context(), "unixgram", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &process{Cmd: exec.CommandContext(t.Context(), self), notices: c, log: &strings.Builder{}}
+	p.Args = append([]string{
+		"cinnabar", "serve", "--transport=memory", "--listen=127.0.0.1:0", "--admin-listen=", "--publisher-jwt-key=" + testKey, "--anonymous",
+	}, args...)
+	p.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
+	p.Stderr = p.log
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill() // unless the test has waited for it
+		_ = p.Wait()
+		if t.Failed() {
+			t.Log(p.log)
+		}
+	})
+	_, url, _ = strings.Cut(p.await(t, "READY=1"), "STATUS=")
+	return p, url
+}
+
+// await waits for a notice of the process.
+func (p *process) await(t *testing.T, line string) string {
+	t.Helper()
+	if err := p.notices.SetReadDeadline(time.Now().Add(scriptPatience)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, _, err := p.notices.ReadFrom(buf)
+		if err != nil {
+			t.Fatalf("waiting for %s: %v", line, err)
+		}
+		if notice := string(buf[:n]); strings.Contains(notice, line) {
+			return notice
+		}
+	}
+}
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exit waits for the end of the process and returns its exit code.
+func (p *process) exit(t *testing.T) int {
+	t.Helper()
+	err := p.Wait()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return e.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 0
+}
+
+// open opens a stream by hand and reads its first line, so that the hub knows the subscriber.
+func open(t *testing.T, url string) (body *bufio.Reader) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	body = bufio.NewReader(resp.Body)
+	if line, err := body.ReadString('\n'); err != nil || line != ":\n" {
+		t.Fatalf("stream begins with %q, %v", line, err)
+	}
+	return body
+}
+
+func TestFirstSignalDrains(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(s.String(), func(t *testing.T) {
+			p, url := serveProcess(t)
+			stream := open(t, url+"?topic=a")
+			p.signal(t, s)
+			rest, err := io.ReadAll(stream) // an end that is not clean is an error
+			if err != nil {
+				t.Errorf("the stream ended with %v after %q", err, rest)
+			}
+			if !strings.Contains(string(rest), "retry: ") {
+				t.Errorf("the stream ended without telling when to come back: %q", rest)
+			}
+			if code := p.exit(t); code != 0 {
+				t.Errorf("exit code %d, want 0", code)
+			}
+			if !strings.Contains(p.log.String(), `"msg":"stopping"`) {
+				t.Error("the log does not say why it stopped")
+			}
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	for s, want := range map[os.Signal]int{syscall.SIGTERM: 143, os.Interrupt: 130} {
+		t.Run(s.String(), func(t *testing.T) {
+			p, _ := serveProcess(t, "--drain-delay=1h")
+			p.signal(t, syscall.SIGTERM)
+			p.await(t, "STOPPING=1")
+			p.signal(t, s)
+			if code := p.exit(t); code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+		})
+	}
+}
+
+func TestHangupReadsKeysAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(testKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, url := serveProcess(t, "--publisher-jwt-key=@"+file)
+	next := strings.ToUpper(testKey)
+	if err := os.WriteFile(file, []byte(next), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, "READY=1") // again, after reloading
+	token := strings.TrimSpace(output(t, "token", "mint", "--key", next, "--publish", "*"))
+	output(t, "publish", "--hub", url, "--token", token, "--topic", "a")
+}
+
+// output runs a command that must succeed and returns its standard output.
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	root := newRoot()
+	root.SetArgs(args)
+	var b strings.Builder
+	root.SetOut(&b)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("cinnabar %s: %v", args[0], err)
+	}
+	return b.String()
+}
