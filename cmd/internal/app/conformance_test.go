@@ -89,7 +89,8 @@ func judge(t *testing.T, target conformance.Target, cases []conformance.Case) {
 
 func TestTheHubConforms(t *testing.T) {
 	for name, change := range map[string]func(*app.Config){
-		"memory": func(c *app.Config) { c.Transport, c.Anonymous = "memory", true },
+		"memory":    func(c *app.Config) { c.Transport, c.Anonymous = "memory", true },
+		"jetstream": func(c *app.Config) { c.Transport = "jetstream" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, target := startHub(t, change)
