@@ -5,22 +5,28 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
 )
 
 // secretFlag is a flag whose value may also be @/path/to/file or come from the environment.
-type secretFlag struct{ raw string }
+type secretFlag struct {
+	raw  string
+	flag *pflag.Flag
+	env  string
+}
 
 func (f *secretFlag) bind(cmd *cobra.Command, name, env, usage string) {
 	cmd.Flags().StringVar(&f.raw, name, "", usage+"; @/path/to/file reads it from there ["+env+"]")
+	f.flag, f.env = cmd.Flags().Lookup(name), env
 }
 
-// read returns the value; empty if there is none.
-func (f *secretFlag) read(env string) (string, error) {
+// read returns the value; empty if there is none. A flag that was given empty hides the environment.
+func (f *secretFlag) read() (string, error) {
 	raw := f.raw
-	if raw == "" {
-		raw = os.Getenv(env)
+	if !f.flag.Changed {
+		raw = os.Getenv(f.env)
 	}
 	value, err := app.NewSecret(raw).Read()
 	if err != nil {
@@ -48,6 +54,6 @@ func (f *hubFlags) read() (url, token string, err error) {
 	if url == "" {
 		return "", "", &usageError{errors.New("which hub? give --hub or set CINNABAR_HUB")}
 	}
-	token, err = f.token.read("CINNABAR_TOKEN")
+	token, err = f.token.read()
 	return url, token, err
 }

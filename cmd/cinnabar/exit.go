@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 
@@ -43,12 +42,13 @@ func exitCode(err error) int {
 		}
 		return exitFailure
 	}
-	_, network := errors.AsType[net.Error](err)
-	if u, ok := errors.AsType[*url.Error](err); ok || network {
-		if u != nil && errors.Is(u, context.Canceled) {
-			return exitFailure
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		switch {
+		case e.Op == "parse":
+			return exitUsage
+		case !errors.Is(err, context.Canceled):
+			return exitUnavailable
 		}
-		return exitUnavailable
 	}
 	return exitFailure
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -11,10 +12,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cinnabar-hub/cinnabar/spec/client"
+	"github.com/cinnabar-hub/cinnabar/spec/sse"
 )
 
 const testKey = "an-hmac-secret-of-more-than-32-bytes"
@@ -42,7 +48,7 @@ func serveProcess(t *testing.T, args ...string) (p *process, url string) {
 	}
 	p = &process{Cmd: exec.CommandContext(t.Context(), self), notices: c, log: &strings.Builder{}}
 	p.Args = append([]string{
-		"cinnabar", "serve", "--transport=memory", "--listen=127.0.0.1:0", "--admin-listen=", "--publisher-jwt-key=" + testKey, "--anonymous",
+		"cinnabar", "serve", "--transport=memory", "--listen=127.0.0.1:0", "--admin-listen=", "--publisher-jwt-key=" + testKey, "--anonymous", "--retry=10ms",
 	}, args...)
 	p.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
 	p.Stderr = p.log
@@ -181,4 +187,65 @@ func output(t *testing.T, args ...string) string {
 		t.Fatalf("cinnabar %s: %v", args[0], err)
 	}
 	return b.String()
+}
+
+// TestSubscriberMissesNothingWhileTheHubIsRestarted stops the hub, and kills it, under a subscriber. Every
+// update that was acknowledged reaches it once, in order, and no loss is reported.
+func TestSubscriberMissesNothingWhileTheHubIsRestarted(t *testing.T) {
+	args := []string{"--transport=jetstream", "--data-dir=" + t.TempDir()}
+	p, hub := serveProcess(t, args...)
+	args = append(args, "--listen="+strings.Split(strings.TrimPrefix(hub, "http://"), "/")[0])
+	token := strings.TrimSpace(output(t, "token", "mint", "--key", testKey, "--publish", "*"))
+
+	opened, events, ended := make(chan client.Open, 16), make(chan sse.Event, 64), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		s := client.Subscriber{URL: hub, Topics: []string{"a"}, OnOpen: func(o client.Open) { opened <- o }}
+		ended <- s.Run(ctx, func(e sse.Event) error { events <- e; return nil })
+	}()
+	<-opened
+
+	var published []string
+	publish := func(n int) {
+		t.Helper()
+		for range n {
+			data := strconv.Itoa(len(published))
+			output(t, "publish", "--hub", hub, "--token", token, "--topic", "a", "--data", data)
+			published = append(published, data)
+		}
+	}
+	for _, how := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
+		publish(3)
+		p.signal(t, how)
+		p.exit(t)
+		p, _ = serveProcess(t, args...)
+		publish(3) // while the subscriber is still waiting to come back, or not
+	}
+
+	var got []string
+	for len(got) < len(published) {
+		select {
+		case e := <-events:
+			got = append(got, e.Data)
+		case err := <-ended:
+			t.Fatalf("the subscriber ended: %v", err)
+		case <-time.After(scriptPatience):
+			t.Fatalf("got %v of %v", got, published)
+		}
+	}
+	if !slices.Equal(got, published) {
+		t.Errorf("got %v, want %v", got, published)
+	}
+	publish(1)
+	if e := <-events; e.Data != published[len(published)-1] {
+		t.Errorf("got %q after everything, something came twice", e.Data)
+	}
+	cancel()
+	<-ended
+	close(opened)
+	for o := range opened {
+		if o.Lost {
+			t.Errorf("a loss was reported: %+v", o)
+		}
+	}
 }

@@ -42,7 +42,7 @@ func newTokenMint() *cobra.Command {
 	f.StringVar(&o.Subject, "subject", "", "`sub` claim")
 	f.DurationVar(&ttl, "ttl", 0, "`time` until it expires; 0 = never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if o.Key, err = key.read("CINNABAR_KEY"); err != nil {
+		if o.Key, err = key.read(); err != nil {
 			return err
 		}
 		if o.Key == "" {

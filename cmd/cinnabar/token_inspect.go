@@ -39,7 +39,7 @@ Ends with 0 if the token would be accepted and grants something for each topic a
 		if err != nil {
 			return err
 		}
-		secret, err := key.read("CINNABAR_KEY")
+		secret, err := key.read()
 		if err != nil {
 			return err
 		}

@@ -2,11 +2,12 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
+	"net/url"
 
 	"github.com/cinnabar-hub/cinnabar/transport"
+	"github.com/cinnabar-hub/cinnabar/transport/jetstream"
 	"github.com/cinnabar-hub/cinnabar/transport/memory"
 )
 
@@ -20,6 +21,14 @@ func openTransport(ctx context.Context, c *Config, log *slog.Logger) (transport.
 		messages := int(min(c.HistoryMaxMessages, math.MaxInt))
 		return memory.New(memory.Options{MaxMessages: messages, MaxBytes: limit, MaxAge: c.HistoryMaxAge})
 	}
-	_, _ = ctx, log
-	return nil, fmt.Errorf("transport %q is not built in", c.Transport)
+	hubURL := c.PublicURL
+	if hubURL == nil { // as everywhere where the hub has to call itself something (MAT-09)
+		hubURL = &url.URL{Scheme: "http", Host: "localhost", Path: c.HubPath}
+	}
+	return jetstream.Open(ctx, jetstream.Options{
+		Dir: c.DataDir, SyncAlways: c.Sync.Always, SyncInterval: c.Sync.Every,
+		MaxMessages: c.HistoryMaxMessages, MaxBytes: c.HistoryMaxBytes, MaxAge: c.HistoryMaxAge,
+		PublishTimeout: c.PublishTimeout, MaxUpdateBytes: c.MaxBody, // the texts are never longer than the form they came in
+		HubURL: hubURL, Logger: log,
+	})
 }

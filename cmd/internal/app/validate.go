@@ -8,7 +8,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
+
+// jetstreamMaxBody is the largest update that fits into a message of the broker, escaped.
+const jetstreamMaxBody = 30 << 20
 
 // Validate returns every reason for which a hub with this configuration refuses to start, joined; keys
 // are judged when they are read. Warnings are sentences for the log.
@@ -31,6 +35,12 @@ func (c *Config) Validate() (warnings []string, err error) {
 	}
 	if c.ShutdownTimeout == 0 {
 		refuse("--shutdown-timeout: must be above 0")
+	}
+	if c.Transport == "jetstream" && c.MaxBody > jetstreamMaxBody {
+		refuse("--max-body: %s, but --transport jetstream stores updates of at most %s", formatBytes(c.MaxBody), formatBytes(jetstreamMaxBody))
+	}
+	if c.HistoryMaxAge > 0 && c.HistoryMaxAge < time.Second {
+		refuse("--history-max-age: must be 0 or at least 1s")
 	}
 	if c.DataDir == "" && (c.Dev || c.Transport == "jetstream") {
 		refuse("--data-dir: must not be empty")

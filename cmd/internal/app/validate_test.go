@@ -52,6 +52,9 @@ func TestRefusalsAndWarnings(t *testing.T) {
 		"no time to shut down":            {with("--shutdown-timeout=0"), "--shutdown-timeout", ""},
 		"no data directory":               {with("--data-dir="), "--data-dir", ""},
 		"no data directory, but not used": {with("--data-dir=", "--transport=memory"), "", ""},
+		"updates the broker cannot hold":  {with("--max-body=31MiB"), "at most 30MiB", ""},
+		"updates that memory can hold":    {with("--max-body=31MiB", "--transport=memory"), "", ""},
+		"history of no length":            {with("--history-max-age=1ms"), "--history-max-age", ""},
 		"memory without bounds":           {with("--transport=memory", "--history-max-bytes=0"), "", "until memory is full"},
 	} {
 		t.Run(name, func(t *testing.T) {
