@@ -1,0 +1,204 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/transport"
+	"github.com/cinnabar-hub/cinnabar/transport/eventid"
+)
+
+const (
+	ackPatience   = 2 * time.Second        // for an acknowledgement, before the update is sent again
+	retryPause    = 50 * time.Millisecond  // when nobody takes the update
+	fullGrace     = 100 * time.Millisecond // for acknowledgements on their way when the disk becomes full
+	codeWrongLast = 10071                  // wrong last sequence of the subject
+)
+
+// Append stores u; see transport.Transport. Any number of appends may be under way, each is answered by
+// its own acknowledgement. An update whose acknowledgement does not come is sent again with the same
+// nonce, so that it is stored once, until PublishTimeout.
+func (l *Log) Append(ctx context.Context, u *spec.Update) (transport.Entry, error) {
+	if !l.appends.enter() {
+		return transport.Entry{}, fmt.Errorf("jetstream: append: %w", transport.ErrClosed)
+	}
+	defer l.appends.leave()
+	began := time.Now()
+	e, err := l.append(ctx, u)
+	if err != nil {
+		l.counters.appendErrors.Add(1)
+		return transport.Entry{}, fmt.Errorf("jetstream: append: %w", err)
+	}
+	l.counters.appends.Add(1)
+	l.counters.appendNanos.Add(int64(time.Since(began)))
+	return e, nil
+}
+
+func (l *Log) append(ctx context.Context, u *spec.Update) (transport.Entry, error) {
+	if ctx.Err() != nil {
+		return transport.Entry{}, context.Cause(ctx)
+	}
+	nonce := newNonce()
+	m, err := encode(l.subjects.of(u.Topics), nonce, u)
+	if err != nil {
+		return transport.Entry{}, err
+	}
+	n := int64(m.Size())
+	if l.opts.MaxBytes > 0 && n > l.opts.MaxBytes {
+		return transport.Entry{}, fmt.Errorf("%w: %d bytes, at most %d are retained", transport.ErrTooLarge, n, l.opts.MaxBytes)
+	}
+	if err := l.space.take(n); err != nil {
+		return transport.Entry{}, err
+	}
+	p, err := l.tail.begin(ctx, l.opts.PublishTimeout)
+	if err != nil {
+		return transport.Entry{}, err
+	}
+	ack, err := l.publish(ctx, m)
+	if err != nil {
+		l.tail.end(p, transport.Entry{})
+		return transport.Entry{}, err
+	}
+	e := transport.Entry{Pos: transport.Position(ack.Sequence), Update: u}
+	if u.ID == "" {
+		named := *u
+		named.ID = l.identity.codec.Encode(ack.Sequence, eventid.Check(nonce))
+		e.Update = &named
+	}
+	l.newest.raise(e)
+	l.tail.end(p, e)
+	if u.ID != "" && !l.opts.NoIDIndex {
+		l.index(ctx, u.ID, e.Pos)
+	}
+	return e, nil
+}
+
+// ack is the server's answer to a publication.
+type ack struct {
+	Sequence uint64   `json:"seq"`
+	Error    *ackFail `json:"error"`
+}
+
+type ackFail struct {
+	Code        int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func (f *ackFail) Error() string { return f.Description }
+
+// publish sends m until it is acknowledged, refused, or out of time.
+func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
+	deadline := time.NewTimer(l.opts.PublishTimeout)
+	defer deadline.Stop()
+	var last error
+	for attempt := 0; ; attempt++ {
+		state, changed := l.health.get()
+		if errors.Is(state, transport.ErrFull) {
+			return ack{}, state
+		}
+		if attempt > 0 {
+			l.counters.appendRetries.Add(1)
+		}
+		pause := time.Duration(0)
+		if state != nil {
+			last, pause = state, ackPatience
+		} else {
+			a, err := l.publishOnce(ctx, m, deadline.C, changed)
+			if err == nil || !isTemporary(err) {
+				return a, err
+			}
+			last, pause = err, retryPause
+			l.nudge()
+		}
+		select {
+		case <-time.After(pause):
+		case <-changed:
+		case <-deadline.C:
+			return ack{}, fmt.Errorf("%w: not acknowledged within %v: %w", transport.ErrUnavailable, l.opts.PublishTimeout, last)
+		case <-ctx.Done():
+			return ack{}, context.Cause(ctx)
+		case <-l.closed:
+			return ack{}, transport.ErrClosed
+		}
+	}
+}
+
+// errAgain marks what is worth another attempt.
+var errAgain = errors.New("temporary")
+
+func isTemporary(err error) bool { return errors.Is(err, errAgain) }
+
+// publishOnce sends m and waits for its acknowledgement.
+func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline <-chan time.Time, changed <-chan struct{}) (ack, error) {
+	c, err := l.inbox.send(m, false)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return ack{}, fmt.Errorf("%w: %d bytes, the server takes %d", transport.ErrTooLarge, m.Size(), l.nc.MaxPayload())
+	}
+	if err != nil {
+		return ack{}, fmt.Errorf("%w: %w", errAgain, err)
+	}
+	defer l.inbox.drop(c)
+	patience := time.NewTimer(ackPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-c.done:
+			return readAck(c.msgs[0])
+		case <-changed:
+			changed = nil
+			patience.Reset(fullGrace)
+		case <-patience.C:
+			return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrTimeout)
+		case <-deadline:
+			return ack{}, fmt.Errorf("%w: not acknowledged within %v", transport.ErrUnavailable, l.opts.PublishTimeout)
+		case <-ctx.Done():
+			return ack{}, context.Cause(ctx)
+		case <-l.closed:
+			return ack{}, transport.ErrClosed
+		}
+	}
+}
+
+// readAck tells an acknowledgement from a refusal.
+func readAck(m *nats.Msg) (ack, error) {
+	if m.Header.Get(headerStatus) == statusNoServer {
+		return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrNoResponders)
+	}
+	var a ack
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return ack{}, fmt.Errorf("%w: acknowledgement: %w", transport.ErrUnavailable, err)
+	}
+	if a.Error == nil && a.Sequence > 0 {
+		return a, nil
+	}
+	if a.Error == nil {
+		return ack{}, fmt.Errorf("%w: empty acknowledgement", transport.ErrUnavailable)
+	}
+	switch a.Error.Code {
+	case 10054, 10097: // message or header larger than the stream takes
+		return ack{}, fmt.Errorf("%w: %w", transport.ErrTooLarge, a.Error)
+	case 10023, 10028, 10047: // resources of the server, memory or storage
+		return ack{}, fmt.Errorf("%w: %w", transport.ErrFull, a.Error)
+	case codeWrongLast:
+		return ack{}, a.Error
+	case 10158: // a duplicate whose first is still being stored
+		return ack{}, fmt.Errorf("%w: %w", errAgain, a.Error)
+	default:
+		return ack{}, fmt.Errorf("%w: %w", transport.ErrUnavailable, a.Error)
+	}
+}
+
+// index notes a publisher's id. The update is stored already: if its id cannot be noted, recent history
+// still knows it, and the next start notes it. It is not a reason to have the update published again.
+func (l *Log) index(ctx context.Context, id string, pos transport.Position) {
+	if err := l.putID(ctx, id, pos); err != nil {
+		l.opts.Logger.Warn("event id not indexed", slog.String("event_id", id), slog.Uint64("position", uint64(pos)), slog.Any("error", err))
+	}
+}

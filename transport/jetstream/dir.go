@@ -1,0 +1,71 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+)
+
+// Names in the data directory. nats-server puts its store into a directory of its own beside them.
+const (
+	lockFile = "lock"
+	modeFile = "mode" // what kind of hub wrote the store: standalone and clustered stores do not mix
+	storeDir = "jetstream"
+)
+
+const modeStandalone = "standalone"
+
+// ErrLocked means that another process uses the data directory.
+var ErrLocked = errors.New("in use by another process")
+
+// claimDir makes dir, checks that it can be written, locks it, and notes or checks the mode.
+// Errors name the directory.
+func claimDir(dir, mode string) (*flock.Flock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("jetstream: data directory %q cannot be made: %w", dir, err)
+	}
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: data directory %q is not writable: %w", dir, err)
+	}
+	if !locked {
+		return nil, fmt.Errorf("jetstream: data directory %q is %w", dir, ErrLocked)
+	}
+	if err := checkMode(dir, mode); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// checkMode writes the mode into a new directory and compares it in an old one.
+func checkMode(dir, mode string) error {
+	name := filepath.Join(dir, modeFile)
+	found, err := os.ReadFile(name) //nolint:gosec // a fixed name in the configured directory
+	switch {
+	case err == nil && strings.TrimSpace(string(found)) == mode:
+		return nil
+	case err == nil && len(found) > 0:
+		return fmt.Errorf("jetstream: data directory %q was written by a hub in mode %q and cannot be used in mode %q; take an empty one",
+			dir, strings.TrimSpace(string(found)), mode)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("jetstream: data directory %q is not readable: %w", dir, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, storeDir)); err == nil {
+		return fmt.Errorf("jetstream: data directory %q holds a JetStream store that is not a hub's (there is no file %q)", dir, modeFile)
+	}
+	// written aside and renamed, so that a crash leaves no empty file
+	aside := name + ".new"
+	if err := os.WriteFile(aside, []byte(mode+"\n"), 0o600); err != nil {
+		return fmt.Errorf("jetstream: data directory %q is not writable: %w", dir, err)
+	}
+	if err := os.Rename(aside, name); err != nil {
+		return fmt.Errorf("jetstream: data directory %q is not writable: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,332 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// The follower reads the whole log through one ordered consumer of its own: an ephemeral consumer without
+// acknowledgements, whose deliveries are numbered. Whatever goes wrong with it (a gap in the numbers, a
+// missed heartbeat, the consumer or the server gone) has one answer: a new consumer after the last
+// position handed out. Positions at or below it are dropped, so nothing is handed out twice; a position
+// that is jumped over is looked for in the store and among the entries that this process appended, so nothing
+// is left out.
+type follower struct {
+	log *Log
+
+	reached atomic.Uint64 // position that fn has begun to handle
+	busy    atomic.Bool   // fn runs
+	moved   atomic.Int64  // unix nanoseconds of the last sign of life
+
+	fn func(transport.Entry) // owned by run
+
+	mu     sync.Mutex    // guards below
+	ended  chan struct{} // closed when the follower has ended; nil before Follow
+	reader interface{ Stop() }
+}
+
+const (
+	pullBytes      = 8 << 20 // that the server sends ahead
+	pullExpiry     = 5 * time.Second
+	pullHeartbeat  = time.Second
+	stallPatience  = 3 * time.Second  // standing still with entries ahead: a new consumer
+	silentPatience = 10 * time.Second // … and then the transport is not ready
+	followPause    = 50 * time.Millisecond
+	maxFollowPause = time.Second
+)
+
+func newFollower(l *Log) *follower { return &follower{log: l} }
+
+var errSecondFollow = errors.New("jetstream: follow: the log has, or has had, its one follower")
+
+// Follow starts the follower at the end of the log; see transport.Transport. A log has one follower in its
+// life: a second call is an error even when the first has ended.
+func (l *Log) Follow(ctx context.Context, fn func(transport.Entry)) (transport.Interest, error) {
+	f := l.follower
+	if l.isClosed() {
+		return nil, fmt.Errorf("jetstream: follow: %w", transport.ErrClosed)
+	}
+	ended := make(chan struct{})
+	if !f.begin(ended) {
+		return nil, errSecondFollow
+	}
+	l.tail.follow() // before the end of the log is read, so that nothing falls in between
+	x, err := l.freshExtent(ctx)
+	if err != nil {
+		l.tail.unfollow()
+		f.begin(nil)
+		close(ended)
+		return nil, fmt.Errorf("jetstream: follow: %w", err)
+	}
+	f.reach(x.last)
+	ctx, cancel := context.WithCancelCause(ctx)
+	go f.run(ctx, cancel, fn, ended) // waited for by Close
+	return interest{l}, nil
+}
+
+// begin reserves the follower, or, with nil, gives it free again.
+func (f *follower) begin(ended chan struct{}) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ended != nil && f.ended != nil {
+		return false
+	}
+	f.ended = ended
+	return true
+}
+
+// run follows until ctx ends or the log closes.
+func (f *follower) run(ctx context.Context, cancel context.CancelCauseFunc, fn func(transport.Entry), ended chan<- struct{}) {
+	f.fn = fn
+	defer close(ended)
+	defer f.log.tail.unfollow()
+	over := make(chan struct{})
+	watcher := make(chan struct{})
+	go func() {
+		defer close(watcher)
+		select {
+		case <-f.log.closed:
+			cancel(transport.ErrClosed)
+		case <-over:
+		}
+	}()
+	defer func() { close(over); <-watcher; cancel(nil) }()
+	pause := followPause
+	for ctx.Err() == nil {
+		before := f.reached.Load()
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if f.reached.Load() != before {
+			pause = followPause
+		}
+		f.log.opts.Logger.Debug("follower begins again", slog.Uint64("position", f.reached.Load()), slog.Any("error", err))
+		_, changed := f.log.health.get()
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(pause):
+			pause = min(2*pause, maxFollowPause)
+		}
+	}
+}
+
+// follow reads through one consumer until it fails.
+func (f *follower) follow(ctx context.Context) error {
+	l := f.log
+	x, err := l.freshExtent(ctx)
+	if err != nil {
+		return err
+	}
+	if reached := transport.Position(f.reached.Load()); x.last < reached {
+		l.opts.Logger.Error("the log has lost its newest entries",
+			slog.Uint64("position", uint64(x.last)), slog.Uint64("followed", uint64(reached)))
+		f.reach(x.last) // or the entries that now take their places would be dropped
+	}
+	if err := f.fill(ctx, x.first); err != nil { // entries that retention has taken meanwhile
+		return err
+	}
+	cons, err := l.js.CreateConsumer(ctx, l.opts.Prefix, jetstream.ConsumerConfig{
+		Description:       "follower of a Mercure hub",
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       f.reached.Load() + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("create consumer: %w", err)
+	}
+	defer f.forget(ctx, cons.CachedInfo().Name)
+	reader, err := cons.Messages(jetstream.PullMaxBytes(pullBytes), jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	if err != nil {
+		return fmt.Errorf("read consumer: %w", err)
+	}
+	f.use(reader)
+	defer f.use(nil)
+	unhook := context.AfterFunc(ctx, reader.Stop)
+	defer unhook()
+	defer reader.Stop()
+	for delivery := uint64(1); ; delivery++ {
+		m, err := reader.Next()
+		if err != nil {
+			return err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Sequence.Consumer != delivery {
+			return fmt.Errorf("delivery %d came instead of %d", meta.Sequence.Consumer, delivery)
+		}
+		pos := transport.Position(meta.Sequence.Stream)
+		if err := f.fill(ctx, pos); err != nil {
+			return err
+		}
+		e, err := decode(l.identity.codec, pos, m.Headers(), m.Data())
+		if err != nil { // something else wrote into the stream
+			l.opts.Logger.Error("entry skipped", slog.Any("error", err))
+			f.reach(max(pos, transport.Position(f.reached.Load())))
+			continue
+		}
+		if err := f.hand(ctx, e); err != nil {
+			return err
+		}
+	}
+}
+
+// hand gives an entry to fn, unless it has had it.
+func (f *follower) hand(ctx context.Context, e transport.Entry) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e.Pos <= transport.Position(f.reached.Load()) {
+		return nil
+	}
+	// before fn: an Interest.Add that comes while fn runs must not count on this entry
+	f.busy.Store(true)
+	f.reach(e.Pos)
+	f.fn(e)
+	f.busy.Store(false)
+	f.moved.Store(time.Now().UnixNano())
+	f.log.counters.followed.Add(1)
+	f.log.newest.raise(e)
+	return nil
+}
+
+func (f *follower) reach(pos transport.Position) {
+	f.moved.Store(time.Now().UnixNano())
+	f.reached.Store(uint64(pos))
+	f.log.tail.reach(pos)
+}
+
+// fill hands out what lies between the position reached and next, which the consumer has jumped over.
+func (f *follower) fill(ctx context.Context, next transport.Position) error {
+	if transport.Position(f.reached.Load())+1 >= next {
+		return nil
+	}
+	l := f.log
+	// what was appended by this process is known once its acknowledgement is here
+	if err := l.tail.settle(ctx); err != nil {
+		return err
+	}
+	missing := 0
+	for at := transport.Position(f.reached.Load()); at+1 < next; {
+		batch, upto, err := l.readStore(ctx, at, next-1, readBatch)
+		if err != nil {
+			return err
+		}
+		for _, stored := range append(batch, transport.Entry{Pos: upto + 1}) {
+			for pos := at + 1; pos < stored.Pos; pos++ {
+				e, ok := l.tail.get(pos)
+				if !ok {
+					missing++
+					continue
+				}
+				if err := f.hand(ctx, e); err != nil {
+					return err
+				}
+			}
+			if stored.Update != nil {
+				if err := f.hand(ctx, stored); err != nil {
+					return err
+				}
+			}
+			at = min(stored.Pos, upto)
+		}
+	}
+	f.reach(max(next-1, transport.Position(f.reached.Load())))
+	if missing > 0 {
+		l.opts.Logger.Error("entries left the log before they could be followed",
+			slog.Int("entries", missing), slog.Uint64("position", uint64(next)))
+	}
+	return nil
+}
+
+// forget deletes a consumer that is of no more use; if that fails, the server does so after a minute.
+func (f *follower) forget(ctx context.Context, name string) {
+	if f.log.isClosed() || !f.log.nc.IsConnected() {
+		return // the server ends too
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := f.log.js.DeleteConsumer(ctx, f.log.opts.Prefix, name); err != nil {
+		f.log.opts.Logger.Debug("consumer not deleted", slog.Any("error", err))
+	}
+}
+
+// use notes the reader in use, so that restart can stop it.
+func (f *follower) use(reader interface{ Stop() }) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reader = reader
+}
+
+// restart makes the follower take a new consumer.
+func (f *follower) restart() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.reader != nil {
+		f.reader.Stop()
+	}
+}
+
+// stalled notices a follower that stands still although there is something ahead. It is given a new
+// consumer, and is an error when that does not help.
+func (f *follower) stalled() error {
+	if !f.log.tail.behind() || f.busy.Load() {
+		f.moved.Store(time.Now().UnixNano())
+		return nil
+	}
+	quiet := time.Since(time.Unix(0, f.moved.Load()))
+	if quiet > stallPatience {
+		f.restart()
+	}
+	if quiet > silentPatience {
+		return fmt.Errorf("%w: the follower has been silent for %v", transport.ErrUnavailable, quiet.Round(time.Second))
+	}
+	return nil
+}
+
+// wait waits for the follower's end.
+func (f *follower) wait(ctx context.Context) error {
+	f.mu.Lock()
+	ended := f.ended
+	f.mu.Unlock()
+	if ended == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// interest answers for a follower that gets every entry: selectors make no difference.
+type interest struct{ log *Log }
+
+// Add returns the position the follower has reached; see transport.Interest.
+func (i interest) Add(context.Context, topic.Selector) (transport.Position, error) {
+	if i.log.isClosed() {
+		return 0, fmt.Errorf("jetstream: add interest: %w", transport.ErrClosed)
+	}
+	return transport.Position(i.log.follower.reached.Load()), nil
+}
+
+// Remove does nothing; see transport.Interest.
+func (i interest) Remove(topic.Selector) {}

@@ -1,0 +1,233 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// What was measured with nats-server 2.15: the first failed write makes a stream refuse every later one,
+// without an answer, until the server is restarted, even when there is space again, and retention no longer
+// frees any. No acknowledged update was lost by it. Hence two measures. Publishers are refused while there
+// is still some space (headroom), so that the store, its retention and its readers go on. And if a write
+// has failed all the same, the server is restarted in place once there is space.
+
+// health is the state of the store. A nil error is well; else it wraps ErrFull (readable, nothing can be
+// added) or ErrUnavailable.
+type health struct {
+	mu      sync.Mutex // guards below
+	err     error
+	changed chan struct{} // closed and renewed with each change
+}
+
+func newHealth() *health { return &health{changed: make(chan struct{})} }
+
+func (h *health) get() (err error, changed <-chan struct{}) { //nolint:revive,staticcheck // the state is an error here, not the outcome
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err, h.changed
+}
+
+// set notes the state and wakes those who wait for a change.
+func (h *health) set(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil && h.err == nil {
+		return
+	}
+	h.err = err
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// headroom refuses publishers before the disk is full.
+type headroom struct {
+	dir     string
+	minFree int64        // 0 = by the disk's size
+	left    atomic.Int64 // bytes that may be written before the disk is asked again
+	mu      sync.Mutex   // one look at the disk at a time
+}
+
+const (
+	recordOverhead  = 256     // bytes that the store adds to a message, generously
+	trustFor        = 4 << 20 // bytes written before the disk is asked again
+	defaultHeadroom = 16 << 20
+)
+
+// take reserves n bytes. It returns ErrFull when less than the headroom would be left.
+func (h *headroom) take(n int64) error {
+	n += recordOverhead
+	if h.left.Add(-n) >= 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left.Load() >= 0 { // somebody else has looked
+		return nil
+	}
+	return h.look(n)
+}
+
+// look asks the disk, and refuses if n more bytes would use the headroom. A disk that cannot be asked is
+// not refused: the store will tell. Called with mu held.
+func (h *headroom) look(n int64) error {
+	free, total, err := diskSpace(h.dir)
+	if err != nil {
+		h.left.Store(trustFor)
+		return nil
+	}
+	usable := int64(min(free, 1<<62)) - n - h.reserve(total) //nolint:gosec // bounded
+	h.left.Store(min(max(usable, -1), trustFor))
+	if usable < 0 {
+		return fmt.Errorf("%w: %d bytes are free on the disk of %q", transport.ErrFull, free, h.dir)
+	}
+	return nil
+}
+
+func (h *headroom) reserve(total uint64) int64 {
+	if h.minFree > 0 {
+		return h.minFree
+	}
+	return int64(min(defaultHeadroom, total/8)) //nolint:gosec // bounded
+}
+
+// enough looks at the disk anew.
+func (h *headroom) enough() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.look(0) == nil
+}
+
+const (
+	checkEvery     = time.Second
+	restartBackoff = 15 * time.Second // longest pause between two restarts of a server in trouble
+	wellAfter      = time.Minute      // without trouble, until earlier restarts are forgotten
+)
+
+// monitor watches over the server until the log closes: it alone restarts the server.
+func (l *Log) monitor(ctx context.Context) {
+	ticker := time.NewTicker(checkEvery)
+	defer ticker.Stop()
+	var r recovery
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.poke:
+		case <-ticker.C:
+		}
+		trouble := l.server.trouble()
+		if trouble == "" {
+			if r.well(time.Now()) {
+				l.opts.Logger.Info("the store is well again")
+			}
+			l.health.set(l.follower.stalled())
+			l.window.expire()
+			continue
+		}
+		space := l.space.enough()
+		kind := transport.ErrUnavailable
+		if !space || noSpace(trouble) {
+			kind = transport.ErrFull
+		}
+		l.health.set(fmt.Errorf("%w: %s", kind, trouble))
+		if r.trouble(time.Now()) {
+			l.opts.Logger.Error("the store is in trouble", slog.String("text", trouble))
+		}
+		if r.due(time.Now(), space) {
+			l.restart(ctx, r.restarts)
+			l.nudge()
+		}
+	}
+}
+
+// recovery decides when a server in trouble is restarted: at once when there is space on the disk, then
+// with growing pauses. On a full disk the server can be read as it is; it is restarted seldom, so that
+// retention gets its chance to free space.
+type recovery struct {
+	since    time.Time // when the trouble began, or, in calm, when it ended; zero before the first
+	inside   bool      // trouble, not calm
+	restarts int
+	last     time.Time // restart
+}
+
+// trouble notes trouble and reports whether it is new.
+func (r *recovery) trouble(now time.Time) bool {
+	if r.inside {
+		return false
+	}
+	r.inside, r.since = true, now
+	return true
+}
+
+// well notes calm and reports whether it is new.
+func (r *recovery) well(now time.Time) bool {
+	if r.inside {
+		r.inside, r.since = false, now
+		return true
+	}
+	if now.Sub(r.since) > wellAfter {
+		r.restarts = 0
+	}
+	return false
+}
+
+// due reports whether the server is to be restarted now, and counts it.
+func (r *recovery) due(now time.Time, space bool) bool {
+	var pause time.Duration
+	switch {
+	case !space:
+		pause = restartBackoff
+	case r.restarts > 0:
+		pause = min(checkEvery<<min(r.restarts-1, 10), restartBackoff)
+	}
+	from := r.since
+	if r.last.After(from) || r.restarts > 0 {
+		from = r.last
+	}
+	if now.Sub(from) < pause {
+		return false
+	}
+	r.restarts++
+	r.last = now
+	return true
+}
+
+// restart runs a new server over the same store. The connection follows by itself.
+func (l *Log) restart(ctx context.Context, attempt int) {
+	l.opts.Logger.Warn("restarting the embedded server", slog.Int("attempt", attempt))
+	l.server.stop()
+	if err := l.server.start(ctx); err != nil {
+		if ctx.Err() == nil {
+			l.opts.Logger.Error("restart of the embedded server failed", slog.Any("error", err))
+		}
+		return
+	}
+	l.follower.restart()
+}
+
+// nudge makes the monitor look now.
+func (l *Log) nudge() {
+	select {
+	case l.poke <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// noSpace recognises the errors of a full disk, an exhausted quota and a file-size limit by their texts:
+// the server reports its trouble as text.
+func noSpace(text string) bool {
+	text = strings.ToLower(text)
+	for _, s := range []string{"no space left", "quota exceeded", "file too large", "not enough space", "disk is full"} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// inbox sends requests and collects their answers through one wildcard subscription. The client library
+// makes a channel of 64 k places for each read of many messages; here a read costs what it brings.
+type inbox struct {
+	nc     *nats.Conn
+	prefix string // of reply subjects, ends with a dot
+	sub    *nats.Subscription
+	closed <-chan struct{}
+
+	mu    sync.Mutex // guards below
+	next  uint64
+	calls map[string]*call
+}
+
+// call is a request under way.
+type call struct {
+	token string
+	many  bool          // the answer is a series that an end marker closes
+	done  chan struct{} // closed when the answer is complete
+
+	mu    sync.Mutex // guards below; msgs is read freely after done
+	msgs  []*nats.Msg
+	moved time.Time // of the last message
+}
+
+func newInbox(nc *nats.Conn, closed <-chan struct{}) (*inbox, error) {
+	b := &inbox{nc: nc, prefix: nats.NewInbox() + ".", closed: closed, calls: map[string]*call{}}
+	sub, err := nc.Subscribe(b.prefix+"*", b.receive)
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: subscribe inbox: %w", err)
+	}
+	// what is pending is bounded by the requests under way
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, fmt.Errorf("jetstream: subscribe inbox: %w", err)
+	}
+	b.sub = sub
+	return b, nil
+}
+
+// receive hands a message to its call. Called by the client library from one goroutine.
+func (b *inbox) receive(m *nats.Msg) {
+	token := strings.TrimPrefix(m.Subject, b.prefix)
+	b.mu.Lock()
+	c := b.calls[token]
+	b.mu.Unlock()
+	if c == nil {
+		return // given up
+	}
+	// a series ends with a status: end of batch, nothing found, or a refusal
+	last := !c.many || (len(m.Data) == 0 && m.Header.Get(headerStatus) != "")
+	c.mu.Lock()
+	c.msgs = append(c.msgs, m)
+	c.moved = time.Now()
+	c.mu.Unlock()
+	if last {
+		b.drop(c)
+		close(c.done)
+	}
+}
+
+// send publishes a request and returns the call that collects the answer; drop it when giving up.
+func (b *inbox) send(m *nats.Msg, many bool) (*call, error) {
+	c := &call{many: many, done: make(chan struct{}), moved: time.Now()}
+	b.mu.Lock()
+	b.next++
+	c.token = strconv.FormatUint(b.next, 36)
+	b.calls[c.token] = c
+	b.mu.Unlock()
+	sent := *m
+	sent.Reply = b.prefix + c.token
+	if err := b.nc.PublishMsg(&sent); err != nil {
+		b.drop(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// drop forgets a call; answers that still come are ignored.
+func (b *inbox) drop(c *call) {
+	b.mu.Lock()
+	delete(b.calls, c.token)
+	b.mu.Unlock()
+}
+
+const (
+	headerStatus     = "Status"
+	statusEnd        = "204" // end of a batch
+	statusNone       = "404" // no message found
+	statusNoServer   = "503" // nobody answers on this subject
+	requestPatience  = 500 * time.Millisecond
+	requestAttempts  = 6
+	directGetSubject = "$JS.API.DIRECT.GET."
+	infoSubject      = "$JS.API.STREAM.INFO."
+)
+
+// request sends a read until it is answered: an answer that stops coming for requestPatience is asked for
+// again, since the answering server may be gone. Errors wrap ErrUnavailable, ErrClosed or the context's.
+func (b *inbox) request(ctx context.Context, subject string, payload []byte, many bool) ([]*nats.Msg, error) {
+	m := &nats.Msg{Subject: subject, Data: payload}
+	var last error
+	for range requestAttempts {
+		c, err := b.send(m, many)
+		if err == nil {
+			if err = b.await(ctx, c); err == nil {
+				if status := c.msgs[0].Header.Get(headerStatus); status != statusNoServer {
+					return c.msgs, nil
+				}
+				err = nats.ErrNoResponders
+			}
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-b.closed:
+			return nil, transport.ErrClosed
+		case <-time.After(reconnectWait):
+		}
+	}
+	return nil, fmt.Errorf("%w: no answer on %s: %w", transport.ErrUnavailable, subject, last)
+}
+
+// await waits until c is complete.
+func (b *inbox) await(ctx context.Context, c *call) error {
+	defer b.drop(c)
+	timer := time.NewTimer(requestPatience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-b.closed:
+			return transport.ErrClosed
+		case <-timer.C:
+			c.mu.Lock()
+			quiet := time.Since(c.moved)
+			c.mu.Unlock()
+			if quiet >= requestPatience {
+				return nats.ErrTimeout
+			}
+			timer.Reset(requestPatience - quiet)
+		}
+	}
+}

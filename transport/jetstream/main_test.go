@@ -1,0 +1,47 @@
+package jetstream
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
+	"github.com/cinnabar-hub/cinnabar/transport/transporttest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestTransport(t *testing.T) {
+	transporttest.Run(t, transporttest.Implementation{
+		Open: func(t *testing.T, l transporttest.Limits) transport.Transport {
+			t.Helper()
+			return open(t, Options{Dir: t.TempDir(), MaxMessages: int64(l.MaxMessages), MaxAge: l.MaxAge})
+		},
+		Reopen: func(t *testing.T, tr transport.Transport) transport.Transport {
+			t.Helper()
+			return open(t, tr.(*Log).opts)
+		},
+		TooLarge:  3 << 20,
+		ReadAhead: readBatch,
+	})
+}
+
+// open opens a log that logs to the test.
+func open(t testing.TB, o Options) *Log {
+	t.Helper()
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	l, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return l
+}

@@ -1,0 +1,150 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	account       = "$G"      // the account of clients without credentials
+	maxStore      = 1 << 60   // bounded by the stream's limits and by Options.MinFree, not here
+	maxMemory     = 256 << 20 // consumers in memory need little
+	reconnectWait = 20 * time.Millisecond
+)
+
+// embedded is a nats-server in this process. Only the goroutine that opened the log and, later, the
+// monitor start and stop it; connections may be made by anyone.
+type embedded struct {
+	opts    server.Options
+	logger  serverLog
+	current atomic.Pointer[server.Server]
+}
+
+func newEmbedded(o Options, onError func()) *embedded {
+	return &embedded{
+		opts: server.Options{
+			ServerName: o.Prefix, DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
+			JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: maxMemory,
+			SyncAlways: o.SyncAlways, SyncInterval: o.SyncInterval, MaxPayload: o.maxPayload(),
+		},
+		logger: serverLog{log: o.Logger, onError: onError},
+	}
+}
+
+// start runs a server until it takes connections with JetStream enabled.
+func (e *embedded) start(ctx context.Context) error {
+	opts := e.opts // the server writes to its options
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		return fmt.Errorf("jetstream: make server: %w", err)
+	}
+	s.SetLoggerV2(&e.logger, false, false, false)
+	started := make(chan struct{})
+	go func() { // without a listener Start returns when the store is recovered, or when that has failed
+		defer close(started)
+		s.Start()
+	}()
+	select {
+	case <-started:
+	case <-ctx.Done():
+		s.Shutdown()
+		<-started
+		s.WaitForShutdown()
+		return fmt.Errorf("jetstream: start server: %w", context.Cause(ctx))
+	}
+	if !s.Running() || !s.JetStreamEnabled() {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return fmt.Errorf("jetstream: start server: %s", e.logger.last())
+	}
+	e.current.Store(s)
+	return nil
+}
+
+// stop ends the server and waits for it. Calling it twice is harmless.
+func (e *embedded) stop() {
+	if s := e.current.Swap(nil); s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+// InProcessConn connects to whichever server runs now, so that a client outlives a restart of the server.
+func (e *embedded) InProcessConn() (net.Conn, error) {
+	if s := e.current.Load(); s != nil {
+		return s.InProcessConn()
+	}
+	return nil, errors.New("jetstream: the server is not running")
+}
+
+// trouble returns what the server says is wrong with its store, "" for nothing.
+func (e *embedded) trouble() string {
+	s := e.current.Load()
+	if s == nil {
+		return "the server is not running"
+	}
+	if h := s.Healthz(&server.HealthzOptions{Account: account}); h.StatusCode != 200 {
+		return orElse(h.Error, h.Status)
+	}
+	return ""
+}
+
+// connect makes the client connection. closed is called when it has ended for good.
+func (e *embedded) connect(o Options, closed func()) (*nats.Conn, error) {
+	nc, err := nats.Connect("", nats.InProcessServer(e), nats.Name(o.Prefix),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(0, 0),
+		nats.ReconnectBufSize(-1), // a publish on a cut connection fails at once instead of waiting in a buffer
+		nats.ClosedHandler(func(*nats.Conn) { closed() }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			o.Logger.Warn("nats connection", slog.Any("error", err))
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: connect: %w", err)
+	}
+	return nc, nil
+}
+
+// serverLog hands the server's lines to our logger. Notices are detail for us.
+type serverLog struct {
+	log     *slog.Logger
+	onError func() // called after each error: the store may be in trouble
+	text    atomic.Pointer[string]
+}
+
+func (l *serverLog) line(level slog.Level, format string, v []any) {
+	text := strings.TrimSpace(fmt.Sprintf(format, v...))
+	switch attr := slog.String("text", text); level {
+	case slog.LevelError:
+		l.text.Store(&text)
+		l.log.Error("nats-server", attr)
+		l.onError()
+	case slog.LevelWarn:
+		l.log.Warn("nats-server", attr)
+	default:
+		l.log.Debug("nats-server", attr)
+	}
+}
+
+// last returns the last error line.
+func (l *serverLog) last() string {
+	if text := l.text.Load(); text != nil {
+		return *text
+	}
+	return "no reason given"
+}
+
+func (l *serverLog) Noticef(format string, v ...any) { l.line(slog.LevelDebug, format, v) }
+func (l *serverLog) Warnf(format string, v ...any)   { l.line(slog.LevelWarn, format, v) }
+func (l *serverLog) Fatalf(format string, v ...any)  { l.line(slog.LevelError, format, v) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.line(slog.LevelError, format, v) }
+func (l *serverLog) Debugf(string, ...any)           {}
+func (l *serverLog) Tracef(string, ...any)           {}

@@ -1,0 +1,178 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
+	"github.com/cinnabar-hub/cinnabar/transport/eventid"
+)
+
+// What is kept in the stream's metadata, by its creator alone: every node of a hub must make the same ids.
+const (
+	metaEpoch = "cinnabar.epoch" // decimal, random: tells a recreated stream from the one before
+	metaKey   = "cinnabar.key"   // base64, random: the key of the event ids
+)
+
+// identity is what makes the ids of one stream.
+type identity struct {
+	epoch uint32
+	codec *eventid.Codec
+}
+
+func newMetadata() map[string]string {
+	var b [eventid.KeySize + 4]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return map[string]string{
+		metaEpoch: strconv.FormatUint(uint64(binary.BigEndian.Uint32(b[eventid.KeySize:])>>(32-eventid.EpochBits)), 10),
+		metaKey:   base64.StdEncoding.EncodeToString(b[:eventid.KeySize]),
+	}
+}
+
+func readIdentity(name string, meta map[string]string) (identity, error) {
+	epoch, err := strconv.ParseUint(meta[metaEpoch], 10, eventid.EpochBits)
+	if err != nil {
+		return identity{}, fmt.Errorf("jetstream: stream %q is not a hub's: no epoch in its metadata", name)
+	}
+	key, err := base64.StdEncoding.DecodeString(meta[metaKey])
+	if err != nil {
+		return identity{}, fmt.Errorf("jetstream: stream %q is not a hub's: no key in its metadata", name)
+	}
+	codec, err := eventid.New(key, uint32(epoch))
+	if err != nil {
+		return identity{}, fmt.Errorf("jetstream: stream %q: %w", name, err)
+	}
+	return identity{epoch: uint32(epoch), codec: codec}, nil
+}
+
+// logConfig is the configuration of a new log; of an existing one only the limits are compared.
+func logConfig(o Options) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
+		Name:        o.Prefix,
+		Description: "updates of a Mercure hub",
+		Subjects:    []string{o.Prefix + ".u.>"},
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		Storage:     jetstream.FileStorage,
+		Replicas:    1,
+		AllowDirect: true,
+		Metadata:    newMetadata(),
+	}
+	setLimits(&c, o)
+	c.Duplicates = max(duplicatesWindow, 2*o.PublishTimeout)
+	if o.MaxAge > 0 {
+		c.Duplicates = min(c.Duplicates, o.MaxAge)
+	}
+	return c
+}
+
+func setLimits(c *jetstream.StreamConfig, o Options) {
+	c.MaxMsgs, c.MaxBytes, c.MaxAge = unlimited(o.MaxMessages), unlimited(o.MaxBytes), o.MaxAge
+}
+
+// unlimited writes "no limit" as the server does.
+func unlimited(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// idsConfig is the configuration of a new id index: one message for each publisher's id, and each may
+// outlive its update, so that what has been trimmed is known as trimmed.
+func idsConfig(o Options) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              idsName(o.Prefix),
+		Description:       "positions of publishers' event ids",
+		Subjects:          []string{o.Prefix + ".ids.>"},
+		Retention:         jetstream.LimitsPolicy,
+		Discard:           jetstream.DiscardOld,
+		Storage:           jetstream.FileStorage,
+		Replicas:          1,
+		AllowDirect:       true,
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           o.MaxIDs,
+		MaxBytes:          -1,
+		MaxAge:            2 * o.MaxAge,
+		Duplicates:        minMaxAge, // nothing is deduplicated here
+	}
+}
+
+func idsName(prefix string) string { return prefix + "-ids" }
+
+// openStream looks a stream up and creates it if it is absent. Of an existing stream it changes nothing but
+// the limits, and these only if they differ.
+func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	s, err := js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if s, err = js.CreateStream(ctx, want); err == nil {
+			return s.CachedInfo(), nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: open stream %q: %w", want.Name, err)
+	}
+	have := s.CachedInfo().Config
+	if have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge {
+		return s.CachedInfo(), nil
+	}
+	have.MaxMsgs, have.MaxBytes, have.MaxAge = want.MaxMsgs, want.MaxBytes, want.MaxAge
+	if have.MaxAge > 0 {
+		have.Duplicates = min(have.Duplicates, have.MaxAge) // the server insists
+	}
+	if s, err = js.UpdateStream(ctx, have); err != nil {
+		return nil, fmt.Errorf("jetstream: change limits of stream %q: %w", want.Name, err)
+	}
+	return s.CachedInfo(), nil
+}
+
+// extent is what the stream retains, as the server last told.
+type extent struct {
+	first, last transport.Position // first is last+1 when nothing is retained
+	messages    uint64
+	bytes       uint64
+	at          time.Time
+}
+
+// readExtent asks the server.
+func readExtent(ctx context.Context, b *inbox, stream string) (extent, error) {
+	msgs, err := b.request(ctx, infoSubject+stream, nil, false)
+	if err != nil {
+		return extent{}, err
+	}
+	var answer struct {
+		Error *struct {
+			Description string `json:"description"`
+		} `json:"error"`
+		State struct {
+			Messages uint64 `json:"messages"`
+			Bytes    uint64 `json:"bytes"`
+			First    uint64 `json:"first_seq"`
+			Last     uint64 `json:"last_seq"`
+		} `json:"state"`
+	}
+	if err := json.Unmarshal(msgs[0].Data, &answer); err != nil {
+		return extent{}, fmt.Errorf("%w: stream information: %w", transport.ErrUnavailable, err)
+	}
+	if answer.Error != nil {
+		return extent{}, fmt.Errorf("%w: stream information: %s", transport.ErrUnavailable, answer.Error.Description)
+	}
+	s := answer.State
+	e := extent{
+		first: transport.Position(s.First), last: transport.Position(s.Last),
+		messages: s.Messages, bytes: s.Bytes, at: time.Now(),
+	}
+	if s.Messages == 0 {
+		e.first = e.last + 1
+	}
+	return e, nil
+}

@@ -1,0 +1,144 @@
+package jetstream
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/url"
+	"strings"
+
+	whatwg "github.com/nlnwa/whatwg-url/url"
+)
+
+// How topics become subjects. A subject is a hint for filters that cover: whether a selector selects
+// a topic is decided elsewhere, on the topic itself.
+//
+//	<prefix>.u.t.<scheme>.<host>.<segment 1> … <segment 8>.<hash>   one topic in canonical form
+//	<prefix>.u.t.-.<hash>                                          one topic in any other form
+//	<prefix>.u.m.<scheme>.<host>                                   several topics of one origin
+//	<prefix>.u.m.-.-                                               several topics of several origins
+//	<prefix>.u.s                                                   topics below the hub's own path
+//
+// The hash is of the raw topic and always there, so that a subject belongs to one topic. It also keeps what
+// is not in the path: query and fragment. All is bounded, about 320 bytes: a subject longer than the
+// server's control line would close the connection for good.
+const (
+	maxSegments = 8
+	maxToken    = 24
+	emptyToken  = "-"
+)
+
+// subjects makes subjects. It is immutable.
+type subjects struct {
+	updates string // <prefix>.u.
+	ids     string // <prefix>.ids.
+	hub     string // the hub's URL, "" for none
+	hubPath string // the path below which topics are the hub's own
+}
+
+func newSubjects(prefix string, hub *url.URL) subjects {
+	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids."}
+	if hub != nil {
+		if u, err := whatwg.Parse(hub.String()); err == nil {
+			s.hub, s.hubPath = u.Href(true), strings.TrimSuffix(u.Pathname(), "/")+"/"
+		}
+	}
+	return s
+}
+
+// of returns the subject of an update with these topics.
+func (s subjects) of(topics []string) string {
+	if len(topics) == 1 {
+		return s.single(topics[0])
+	}
+	origin := ""
+	for i, t := range topics {
+		u, regular := canonical(t)
+		if !regular {
+			return s.updates + "m.-.-"
+		}
+		o := originTokens(u)
+		if i > 0 && o != origin {
+			return s.updates + "m.-.-"
+		}
+		origin = o
+	}
+	return s.updates + "m." + origin
+}
+
+func (s subjects) single(topic string) string {
+	if s.own(topic) {
+		return s.updates + "s"
+	}
+	u, regular := canonical(topic)
+	if !regular {
+		return s.updates + "t.-." + hash(topic)
+	}
+	var b strings.Builder
+	b.WriteString(s.updates)
+	b.WriteString("t.")
+	b.WriteString(originTokens(u))
+	if !u.OpaquePath() {
+		for i, segment := range strings.Split(strings.TrimPrefix(u.Pathname(), "/"), "/") {
+			if i == maxSegments {
+				break
+			}
+			b.WriteByte('.')
+			b.WriteString(token(segment))
+		}
+	}
+	b.WriteByte('.')
+	b.WriteString(hash(topic))
+	return b.String()
+}
+
+// own reports whether topic lies below the hub's own path, where only the hub publishes.
+func (s subjects) own(topic string) bool {
+	if s.hub == "" {
+		return false
+	}
+	u, err := whatwg.ParseRef(s.hub, topic)
+	return err == nil && strings.HasPrefix(u.Pathname(), s.hubPath)
+}
+
+// id returns the subject of a publisher's event id in the id index.
+func (s subjects) id(eventID string) string { return s.ids + hash(eventID) }
+
+// canonical parses topic and reports whether the parser would write it as it stands. Templates match the
+// raw string and URL patterns the canonical one: a topic for which these differ has no tokens.
+func canonical(topic string) (*whatwg.Url, bool) {
+	u, err := whatwg.Parse(topic)
+	if err != nil || u.Href(false) != topic {
+		return nil, false
+	}
+	return u, true
+}
+
+// originTokens returns scheme and host, with the port unless it is the scheme's.
+func originTokens(u *whatwg.Url) string { return token(u.Scheme()) + "." + token(u.Host()) }
+
+// token writes s with A–Z a–z 0–9 _ and -, and every other byte as =XX. Longer than maxToken, it is hashed.
+func token(s string) string {
+	if s == "" {
+		return emptyToken
+	}
+	const hex = "0123456789ABCDEF"
+	b := make([]byte, 0, maxToken+3)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_', c == '-':
+			b = append(b, c)
+		default:
+			b = append(b, '=', hex[c>>4], hex[c&15])
+		}
+		if len(b) > maxToken {
+			return "~" + hash(s)
+		}
+	}
+	return string(b)
+}
+
+// hash is 96 bits in 16 characters.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}

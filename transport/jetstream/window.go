@@ -1,0 +1,310 @@
+package jetstream
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// A storm of clients that resume asks for nearly the same history thousands of times. The window is a
+// contiguous piece of recent log in memory, indexed by topic, from which all of them are served. It is
+// filled on demand by one of them while the others wait, extended to the newest entry as needed, and
+// dropped when nobody has used it for a while.
+
+const (
+	windowReach = 10_000           // entries: who is further behind than this reads from the store
+	windowSlack = 1_000            // entries read beyond what was asked for when extending backwards
+	windowIdle  = 30 * time.Second // without use
+	scanBatch   = 256              // entries that a scan takes from the window at a time
+)
+
+type window struct {
+	limit int64 // bytes
+
+	mu      sync.Mutex // guards below; never held over I/O
+	after   transport.Position
+	upto    transport.Position              // the window holds what is retained of (after, upto]
+	entries []transport.Entry               // in order
+	topics  map[string][]transport.Position // where each topic occurs, in order
+	ids     map[string]transport.Position   // publishers' and hub's ids, the earliest place of each
+	bytes   int64
+	used    time.Time
+	filling chan struct{} // non-nil while somebody fills; closed when done
+}
+
+func newWindow(limit int64) *window {
+	w := &window{limit: limit}
+	w.reset()
+	return w
+}
+
+// reset empties the window.
+func (w *window) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clear()
+}
+
+func (w *window) clear() {
+	w.after, w.upto, w.entries, w.bytes = 0, 0, nil, 0
+	w.topics, w.ids = map[string][]transport.Position{}, map[string]transport.Position{}
+}
+
+// expire drops a window that nobody uses.
+func (w *window) expire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.filling == nil && len(w.entries) > 0 && time.Since(w.used) > windowIdle {
+		w.clear()
+	}
+}
+
+// covers reports whether the window holds (after, upto]. Called with mu held.
+func (w *window) covers(after, upto transport.Position) bool {
+	return w.upto > 0 && w.after <= after && upto <= w.upto
+}
+
+// extendWindow makes the window cover (after, upto], if that is recent enough to fit, and reports whether
+// it does. x is the extent of the log.
+func (l *Log) extendWindow(ctx context.Context, after, upto transport.Position, x extent) (bool, error) {
+	w := l.window
+	for {
+		w.mu.Lock()
+		w.used = time.Now()
+		if w.covers(after, upto) {
+			w.mu.Unlock()
+			return true, nil
+		}
+		if filling := w.filling; filling != nil {
+			w.mu.Unlock()
+			select {
+			case <-filling:
+				continue
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			case <-l.closed:
+				return false, transport.ErrClosed
+			}
+		}
+		from, to, back := w.missing(after, x)
+		if !w.fits(from, to, back, x) {
+			w.mu.Unlock()
+			return false, nil
+		}
+		w.filling = make(chan struct{})
+		w.mu.Unlock()
+		err := l.fillWindow(ctx, from, to, back)
+		w.mu.Lock()
+		close(w.filling)
+		w.filling = nil
+		ok := w.covers(after, upto)
+		w.mu.Unlock()
+		if err != nil || ok || !back {
+			return ok, err
+		}
+		// extended backwards; now forwards
+	}
+}
+
+// missing returns which piece to read next so that the window comes to cover what follows `after`: a piece
+// before it (back), or one that ends with the log. Called with mu held.
+func (w *window) missing(after transport.Position, x extent) (from, to transport.Position, back bool) {
+	if w.upto == 0 || x.last > w.upto+windowReach { // empty, or left behind: begin anew
+		return after, x.last, false
+	}
+	if after >= w.after {
+		return w.upto, x.last, false
+	}
+	from = after - min(after, windowSlack)
+	return min(max(from, x.first-1), after), w.after, true
+}
+
+// fits reports whether the window may grow by (from, to]. Called with mu held.
+func (w *window) fits(from, to transport.Position, back bool, x extent) bool {
+	if to < from || to-from > windowReach+windowSlack {
+		return false
+	}
+	average := int64(256)
+	if x.messages > 0 {
+		average += int64(x.bytes / x.messages) //nolint:gosec // far below 2^63
+	}
+	growth := int64(to-from) * average //nolint:gosec // bounded by windowReach
+	if back {
+		return w.bytes+growth <= w.limit
+	}
+	return growth <= w.limit/2 // older entries make room
+}
+
+// fillWindow reads (from, to] into the window. Called by one at a time.
+func (l *Log) fillWindow(ctx context.Context, from, to transport.Position, back bool) error {
+	if !back {
+		for from < to {
+			batch, next, err := l.readChecked(ctx, from, to)
+			if err != nil {
+				return err
+			}
+			l.window.append(from, next, batch)
+			if next == from {
+				return nil
+			}
+			from = next
+		}
+		return nil
+	}
+	var older []transport.Entry
+	for at := from; at < to; {
+		batch, next, err := l.readChecked(ctx, at, to)
+		if err != nil {
+			return err
+		}
+		older = append(older, batch...)
+		if next == at {
+			break
+		}
+		at = next
+	}
+	l.window.prepend(from, to, older)
+	return nil
+}
+
+// append adds the entries of (from, upto]. If that does not join, the window begins anew.
+func (w *window) append(from, upto transport.Position, batch []transport.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.upto != from || w.upto == 0 {
+		w.clear()
+		w.after = from
+	}
+	w.upto = upto
+	for _, e := range batch {
+		w.entries = append(w.entries, e)
+		w.add(e)
+	}
+	if w.bytes > w.limit {
+		w.shrink()
+	}
+}
+
+// prepend adds the entries of (from, to] if the window still begins at to.
+func (w *window) prepend(from, to transport.Position, older []transport.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.upto == 0 || w.after != to {
+		return
+	}
+	all, upto := append(older, w.entries...), w.upto
+	w.clear()
+	w.after, w.upto, w.entries = from, upto, all
+	for _, e := range all {
+		w.add(e)
+	}
+	if w.bytes > w.limit {
+		w.shrink()
+	}
+}
+
+// add indexes an entry. Called with mu held, in log order.
+func (w *window) add(e transport.Entry) {
+	w.bytes += size(e)
+	for i, t := range e.Update.Topics {
+		if !slices.Contains(e.Update.Topics[:i], t) {
+			w.topics[t] = append(w.topics[t], e.Pos)
+		}
+	}
+	if _, ok := w.ids[e.Update.ID]; !ok {
+		w.ids[e.Update.ID] = e.Pos
+	}
+}
+
+// shrink drops the older half. Called with mu held.
+func (w *window) shrink() {
+	keep, bytes := len(w.entries), int64(0)
+	for keep > 0 && bytes+size(w.entries[keep-1]) <= w.limit/2 {
+		keep--
+		bytes += size(w.entries[keep])
+	}
+	rest, upto, after := slices.Clone(w.entries[keep:]), w.upto, w.upto
+	if keep > 0 {
+		after = w.entries[keep-1].Pos
+	}
+	w.clear()
+	w.after, w.upto, w.entries = after, upto, rest
+	for _, e := range rest {
+		w.add(e)
+	}
+}
+
+// read returns the next entries of (after, upto] and how far they reach, or false if the window does not
+// hold them any more. With topics, only entries that have one of them.
+func (w *window) read(after, upto transport.Position, topics []string) (batch []transport.Entry, next transport.Position, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.covers(after, upto) {
+		return nil, after, false
+	}
+	w.used = time.Now()
+	if topics != nil {
+		return w.pick(after, upto, topics)
+	}
+	i := w.index(after + 1)
+	for ; i < len(w.entries) && w.entries[i].Pos <= upto; i++ {
+		if len(batch) == scanBatch {
+			return batch, batch[scanBatch-1].Pos, true
+		}
+		batch = append(batch, w.entries[i])
+	}
+	return batch, upto, true
+}
+
+// pick merges the places of several topics. Called with mu held.
+func (w *window) pick(after, upto transport.Position, topics []string) (batch []transport.Entry, next transport.Position, ok bool) {
+	var at []transport.Position
+	for _, t := range topics {
+		places := w.topics[t]
+		places = places[sort.Search(len(places), func(i int) bool { return places[i] > after }):]
+		for _, p := range places[:min(len(places), scanBatch)] {
+			if p > upto {
+				break
+			}
+			at = append(at, p)
+		}
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	next = upto
+	if len(at) >= scanBatch {
+		at = at[:scanBatch]
+		next = at[scanBatch-1]
+	}
+	for _, p := range at {
+		batch = append(batch, w.entries[w.index(p)])
+	}
+	return batch, next, true
+}
+
+// index returns the place of the first entry at or after pos. Called with mu held.
+func (w *window) index(pos transport.Position) int {
+	return sort.Search(len(w.entries), func(i int) bool { return w.entries[i].Pos >= pos })
+}
+
+// find returns the earliest position of an event id within the window.
+func (w *window) find(id string) (transport.Position, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pos, ok := w.ids[id]
+	return pos, ok
+}
+
+// at returns the entry at pos if the window holds it.
+func (w *window) at(pos transport.Position) (transport.Entry, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := w.index(pos); i < len(w.entries) && w.entries[i].Pos == pos {
+		return w.entries[i], true
+	}
+	return transport.Entry{}, false
+}
