@@ -201,12 +201,13 @@ func TestBrowserEventSourceSurvivesARefusal(t *testing.T) {
 // While a hub leaves, and while it is away, no EventSource gives up. Covers: SUB-37, SUB-38, SUB-41.
 func TestBrowserEventSourceSurvivesADrain(t *testing.T) {
 	p := openPage(t)
-	h := child.New(t, "--anonymous", "--cors-origin", p.origin, "--retry", "100ms", "--drain-delay", "500ms")
+	h := child.New(t, "--anonymous", "--cors-origin", p.origin, "--retry", "100ms", "--write-timeout", "3s")
 	h.Start()
 	const topic, newcomers = "https://example.com/drain", 40
 	p.subscribe("old", at(h, topic))
 	p.waitOpen("old", 1)
 	h.Must(topic, "before")
+	h.Stall("https://example.com/stalled") // somebody who takes nothing keeps the drain going for a write timeout
 	h.Signal()
 	for i := range newcomers { // before, during and after the drain; few at a time, as a browser has six connections
 		name := fmt.Sprint("new", i%3)
