@@ -100,5 +100,5 @@ func notify(state string) { _, _ = daemon.SdNotify(false, state) }
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -241,7 +241,9 @@ func TestSubscriberMissesNothingWhileTheHubIsRestarted(t *testing.T) {
 		t.Errorf("got %q after everything, something came twice", e.Data)
 	}
 	cancel()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the subscriber ended with %v", err)
+	}
 	close(opened)
 	for o := range opened {
 		if o.Lost {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -13,21 +14,21 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
-			line := "cinnabar " + version()
+			words := []string{"cinnabar", version()}
 			if info != nil {
-				line += " " + info.GoVersion
+				words = append(words, info.GoVersion)
 				for _, s := range info.Settings {
 					switch s.Key {
 					case "GOOS", "GOARCH", "vcs.revision", "vcs.time":
-						line += " " + s.Value
+						words = append(words, s.Value)
 					case "vcs.modified":
 						if s.Value == "true" {
-							line += " modified"
+							words = append(words, "modified")
 						}
 					}
 				}
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(words, " "))
 			return err
 		},
 	}

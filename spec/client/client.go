@@ -59,7 +59,7 @@ func readError(resp *http.Response) *Error {
 	}
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		if s, err := strconv.ParseUint(after, 10, 32); err == nil {
-			e.RetryAfter = min(time.Duration(s)*time.Second, maxRetryAfter) //nolint:gosec // 32 bits
+			e.RetryAfter = min(time.Duration(s)*time.Second, maxRetryAfter)
 		} else if at, err := http.ParseTime(after); err == nil {
 			e.RetryAfter = min(max(0, time.Until(at)), maxRetryAfter)
 		}

@@ -3,6 +3,7 @@ package client_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -31,7 +32,7 @@ func TestPublishSendsTheForm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if err := r.ParseForm(); err != nil || r.Method != "POST" {
+				if err := r.ParseForm(); err != nil || r.Method != http.MethodPost {
 					t.Errorf("%s %v", r.Method, err)
 				}
 				if !reflect.DeepEqual(r.PostForm, tt.want) {
@@ -61,31 +62,41 @@ func TestRefusalsAreReadable(t *testing.T) {
 		says      string
 	}{
 		"plain text": {
-			403, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Www-Authenticate": {"Bearer x"}, "X-Request-Id": {"r1"}}, "Forbidden: no grant\nfor topic (request r1)\n",
-			client.Error{Status: 403, Detail: "no grant for topic", Challenge: "Bearer x", RequestID: "r1"}, false,
+			403,
+			http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Www-Authenticate": {"Bearer x"}, "X-Request-Id": {"r1"}},
+			"Forbidden: no grant\nfor topic (request r1)\n",
+			client.Error{Status: 403, Detail: "no grant for topic", Challenge: "Bearer x", RequestID: "r1"},
+			false,
 			"hub answered 403 Forbidden: no grant for topic (request r1)",
 		},
 		"a problem document": {
-			503, http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"7"}}, `{"title":"T","detail":"the log is away"}`,
-			client.Error{Status: 503, Detail: "the log is away", RetryAfter: 7 * time.Second}, true,
+			503,
+			http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"7"}},
+			`{"title":"T","detail":"the log is away"}`,
+			client.Error{Status: 503, Detail: "the log is away", RetryAfter: 7 * time.Second},
+			true,
 			"hub answered 503 Service Unavailable: the log is away",
 		},
 		"a problem with a title": {
-			429, http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"99999999"}}, `{"title":"too many"}`,
-			client.Error{Status: 429, Detail: "too many", RetryAfter: 10 * time.Minute}, true,
+			429,
+			http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"99999999"}},
+			`{"title":"too many"}`,
+			client.Error{Status: 429, Detail: "too many", RetryAfter: 10 * time.Minute},
+			true,
 			"hub answered 429 Too Many Requests: too many",
 		},
 		"a page of some proxy": {
-			502, http.Header{"Content-Type": {"text/html"}, "Retry-After": {"soon"}}, "<html>",
-			client.Error{Status: 502}, true,
+			502,
+			http.Header{"Content-Type": {"text/html"}, "Retry-After": {"soon"}},
+			"<html>",
+			client.Error{Status: 502},
+			true,
 			"hub answered 502 Bad Gateway",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				for k, v := range tt.header {
-					w.Header()[k] = v
-				}
+				maps.Copy(w.Header(), tt.header)
 				w.WriteHeader(tt.status)
 				fmt.Fprint(w, tt.body)
 			}))

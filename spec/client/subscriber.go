@@ -15,7 +15,7 @@ import (
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
 )
 
-// ErrStop, returned by the function given to Run, ends it without an error.
+// ErrStop ends Run without an error when the function given to it returns it.
 var ErrStop = errors.New("client: stop")
 
 // Reconnection times. The hub's retry field replaces the first.
@@ -114,7 +114,7 @@ func (r *run) stream(ctx context.Context, fn func(sse.Event) error) (opened bool
 	for {
 		e, err := d.Next()
 		if ms, ok := d.Retry(); ok {
-			r.retry = time.Duration(min(ms, uint64(time.Hour/time.Millisecond))) * time.Millisecond //nolint:gosec // bounded
+			r.retry = time.Duration(min(ms, uint64(time.Hour/time.Millisecond))) * time.Millisecond
 		}
 		switch {
 		case errors.Is(err, sse.ErrTooLong): // it would come again after every reconnection
@@ -204,8 +204,7 @@ func (r *run) reconcile(h http.Header) Open {
 // clients that lost the same hub do not come back together.
 func (r *run) wait(failures int, err error) time.Duration {
 	asked := r.retry
-	var answer *Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*Error](err); ok {
 		asked = max(asked, answer.RetryAfter)
 	}
 	ceiling := min(maxBackoff, firstBackoff<<min(failures, 10))

@@ -82,7 +82,7 @@ func get(t *testing.T, c *http.Client, url string) (status int, body string) {
 }
 
 // subscribe opens a stream and returns its events and, once it has ended for good, Run's error.
-func subscribe(t *testing.T, ctx context.Context, s *client.Subscriber) (events <-chan sse.Event, end <-chan error) {
+func subscribe(ctx context.Context, t *testing.T, s *client.Subscriber) (events <-chan sse.Event, end <-chan error) {
 	t.Helper()
 	got, ended, opened := make(chan sse.Event, 16), make(chan error, 1), make(chan struct{}, 16)
 	s.OnOpen = func(client.Open) { opened <- struct{}{} }
@@ -107,7 +107,7 @@ func TestHubServesUntilItIsStopped(t *testing.T) {
 	ended := make(chan error, 1) // the first end of the stream
 	sub := &client.Subscriber{URL: a.URL(), Token: mint(t, secret), Topics: []string{"a"}, HTTP: hc}
 	sub.OnRetry = func(cause error, _ time.Duration) { ended <- cause; cancel() }
-	events, done := subscribe(t, ctx, sub)
+	events, done := subscribe(ctx, t, sub)
 
 	p := client.Publisher{URL: a.URL(), Token: mint(t, secret), HTTP: hc}
 	id, err := p.Publish(t.Context(), &spec.Update{Topics: []string{"a"}, Data: "one", Private: true})
@@ -131,7 +131,9 @@ func TestHubServesUntilItIsStopped(t *testing.T) {
 	if err := <-ended; !client.Ended(err) {
 		t.Errorf("the stream ended with %v, want a clean end", err)
 	}
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the subscriber ended with %v", err)
+	}
 	for _, url := range []string{a.URL(), admin + "/livez"} {
 		if status, _ := get(t, hc, url); status != 0 {
 			t.Errorf("%s still answers %d", url, status)

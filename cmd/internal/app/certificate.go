@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -79,16 +80,16 @@ func (c *certificate) watch(ctx context.Context) {
 }
 
 func (c *certificate) state() string {
-	var s string
+	var s strings.Builder
 	for _, name := range []string{c.certFile, c.keyFile} {
 		info, err := os.Stat(name)
 		if err != nil {
-			s += "missing;"
+			s.WriteString("missing;")
 			continue
 		}
-		s += fmt.Sprintf("%d %d;", info.ModTime().UnixNano(), info.Size())
+		fmt.Fprintf(&s, "%d %d;", info.ModTime().UnixNano(), info.Size())
 	}
-	return s
+	return s.String()
 }
 
 // config is the TLS configuration of a listener that serves the newest pair.

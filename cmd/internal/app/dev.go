@@ -47,7 +47,7 @@ func makeDevKeys(dir, path string) (devKeys, error) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	k := devKeys{Key: base64.RawURLEncoding.EncodeToString(secret)}
-	b, err := json.MarshalIndent(k, "", "  ")
+	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // to a file that only the owner can read
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -52,9 +53,9 @@ func (l *lifecycle) stop(ctx context.Context) error {
 	l.mu.Unlock()
 
 	var errs []error
-	for i := len(steps) - 1; i >= 0; i-- {
-		if err := l.run(ctx, steps[i]); err != nil {
-			errs = append(errs, fmt.Errorf("stop %s: %w", steps[i].name, err))
+	for _, s := range slices.Backward(steps) {
+		if err := l.run(ctx, s); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", s.name, err))
 		}
 	}
 	l.err = errors.Join(errs...)

@@ -10,10 +10,9 @@ import (
 )
 
 // Time limits of the listeners. There is no write timeout: a stream lives for as long as it may, and the
-// hub cuts clients that take nothing.
+// hub itself cuts clients that take or send nothing.
 const (
 	readHeaderTimeout = 10 * time.Second
-	readBodyTimeout   = 30 * time.Second // a publication has to arrive within this
 	idleTimeout       = 2 * time.Minute  // longer than the usual load balancer's
 	pingAfter         = 30 * time.Second // HTTP/2: of silence; a peer that is gone is noticed
 	pingTimeout       = 15 * time.Second
@@ -25,7 +24,7 @@ func newServer(c *Config, h http.Handler, cert *certificate, log *slog.Logger) *
 	var p http.Protocols
 	p.SetHTTP1(true)
 	s := &http.Server{
-		Handler:           boundBody(h),
+		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    int(c.MaxHead),
@@ -42,17 +41,6 @@ func newServer(c *Config, h http.Handler, cert *certificate, log *slog.Logger) *
 	}
 	s.Protocols = &p
 	return s
-}
-
-// boundBody gives the body of a POST a deadline. A read timeout of the server would end streams as well.
-func boundBody(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			// An error means that the connection has no deadlines, as in tests; the body is still bounded in size.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readBodyTimeout))
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // newAdminServer makes the server of the admin listener. Profiles may take a while, so writing is not bounded.

@@ -27,7 +27,8 @@ func load(t *testing.T, file string, environ []string, args ...string) (*app.Set
 	if err := fs.Parse(args); err != nil {
 		return s, fs, err
 	}
-	return s, fs, s.Load(environ)
+	err := s.Load(environ)
+	return s, fs, err
 }
 
 // samples gives three different values for a flag, by its type.

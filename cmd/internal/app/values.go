@@ -155,10 +155,10 @@ func bytesFrom(least int64) func(string) (int64, error) {
 		if err != nil || n > math.MaxInt64 {
 			return 0, errors.New("must be a size such as 512KiB, 1MiB or 1GiB")
 		}
-		if int64(n) < least { //nolint:gosec // bounded above
+		if int64(n) < least {
 			return 0, fmt.Errorf("must be at least %s", formatBytes(least))
 		}
-		return int64(n), nil //nolint:gosec // bounded above
+		return int64(n), nil
 	}
 }
 
