@@ -16,7 +16,11 @@ fi
 start_hub --anonymous --trusted-proxy 127.0.0.1/32 --heartbeat 1s
 port=$(free_port)
 sed -e "s/server hub:3000;/server 127.0.0.1:$hub_port;/" -e "s/listen 8080;/listen 127.0.0.1:$port;/" docker/nginx.conf >"$scratch/hub.conf"
+# As root nginx would hand its workers to another user, who cannot write here.
+user=
+[ "$(id -u)" -ne 0 ] || user='user root;'
 cat >"$scratch/nginx.conf" <<END
+$user
 daemon off;
 pid $scratch/nginx.pid;
 error_log stderr;

@@ -26,7 +26,7 @@ awk -v dir="$blocks" '
 
 # A process group of its own, because go run does not hand signals on.
 group() { # OUTPUT COMMAND
-  setsid bash -c "$2" >"$1" 2>&1 &
+  setsid bash -c "$2" >"$1" 2>"${1%.log}.err.log" &
   groups+=($!)
 }
 groups=()
@@ -81,7 +81,7 @@ for block in "$blocks"/*; do
       export TOKEN
       ;;
     'run stream') group "$scratch/stream.log" "$text" ;;
-    'run once') bash -euo pipefail -c "$text" >"$scratch/once.log" 2>&1 ;;
+    'run once') timeout 60 bash -euo pipefail -c "$text" >"$scratch/once.log" 2>"$scratch/once.err.log" ;;
     'shows '*)
       printf '%s\n' "$text" >"$scratch/expected"
       for ((i = 0; ; i++)); do # what a stream shows may still be on its way
