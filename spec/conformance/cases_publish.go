@@ -17,7 +17,7 @@ func publishCases() []Case {
 		{"publish/topic-required", []string{"PUB-04"}, "A publication without a topic is refused.", publishNoTopic},
 		{"publish/alternates", []string{"PUB-04", "PUB-05", "SEC-05"}, "Subscribers of any of the topics get the update, once.", publishAlternates},
 		{"publish/reserved-namespace", []string{"PUB-08", "SEC-02", "X-10"}, "No topic may lie below the hub's path; plain words and fragments are free.", publishReserved},
-		{"publish/wildcard-topic", []string{"PUB-10"}, "The topic * is refused.", publishWildcard},
+		{"publish/wildcard-topic", []string{"PUB-10", "MAT-17"}, "The topic * is refused.", publishWildcard},
 		{"publish/stored-before-200", []string{"PUB-24"}, "An update whose publisher was told 200 is there for everybody who comes after.", publishStored},
 		{"publish/publisher-leaves", []string{"PUB-25"}, "A publisher that leaves once its request is sent has published.", publishLeaves},
 		{"publish/every-topic-granted", []string{"PUB-27", "PUB-30", "CLA-11", "G-14"}, "Without a grant for each topic nothing is dispatched.", publishGranted},

@@ -11,8 +11,8 @@ import (
 
 func resumeCases() []Case {
 	return []Case{
-		{"resume/header", []string{"REC-01", "REC-06", "REC-09", "REC-11", "G-07"}, "A cursor in the Last-Event-ID field is resumed from and echoed in both headers.", resumeHeader},
-		{"resume/parameter", []string{"REC-02", "REC-03", "REC-04", "G-08", "X-11"}, "So is one in the URL, in each spelling.", resumeParameter},
+		{"resume/header", []string{"REC-01", "REC-06", "REC-09", "REC-10", "REC-11", "G-07"}, "A cursor in the Last-Event-ID field is resumed from and echoed in both headers.", resumeHeader},
+		{"resume/parameter", []string{"REC-02", "REC-03", "REC-04", "G-08", "X-09", "X-11"}, "So is one in the URL, in each spelling.", resumeParameter},
 		{"resume/precedence", []string{"REC-05"}, "Header, last_event_id, lastEventID, older spellings; an empty header does not count.", resumePrecedence},
 		{"resume/no-gap", []string{"REC-06"}, "Replay and live updates meet without gap or duplicate while publishers go on.", resumeNoGap},
 		{"resume/current-token", []string{"REC-07", "SEC-04"}, "Replayed private updates are checked against the token that asks.", resumeToken},

@@ -18,11 +18,11 @@ func subscribeCases() []Case {
 		{"subscribe/several-topics", []string{"SUB-07"}, "Each topic parameter is a subscription of its own.", subscribeSeveral},
 		{"subscribe/needs-a-topic", []string{"SUB-11"}, "A request that selects nothing is refused and told which parameter is missing.", subscribeNothing},
 		{"subscribe/selector-characters", []string{"SUB-16"}, "A selector with control or format characters, or that is not UTF-8, is refused.", subscribeCharacters},
-		{"subscribe/query-is-whatwg", []string{"X-05", "MAT-05"}, "The query is read with the WHATWG parser: a semicolon and a stray percent sign are ordinary.", subscribeQuery},
+		{"subscribe/query-is-whatwg", []string{"X-05", "SUB-13", "MAT-05"}, "The query is read with the WHATWG parser: a semicolon and a stray percent sign are ordinary.", subscribeQuery},
 		{"subscribe/once-per-connection", []string{"SUB-21", "MAT-21"}, "An update that several selectors match arrives once.", subscribeOnce},
 		{"subscribe/private-needs-a-grant", []string{"SUB-22"}, "A private update is silence for those who may not have it.", subscribePrivate},
 		{"subscribe/accept-does-not-matter", []string{"SUB-40"}, "The stream opens whatever the Accept field says.", subscribeAccept},
-		{"subscribe/match-is-reserved", []string{"G-09"}, "Parameters that begin with match are refused, not ignored.", subscribeMatchPrefix},
+		{"subscribe/match-is-reserved", []string{"G-09", "SUB-10", "SUB-14"}, "Parameters that begin with match are refused, not ignored.", subscribeMatchPrefix},
 		{"subscribe/http2", []string{"SUB-23"}, "Streams and publications work over HTTP/2.", subscribeHTTP2},
 		{"subscribe/unknown-path", []string{"ERR-11"}, "A path that is not the hub's is 404.", subscribeUnknownPath},
 	}
