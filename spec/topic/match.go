@@ -1,6 +1,10 @@
 package topic
 
-import "strings"
+import (
+	"math/bits"
+	"slices"
+	"strings"
+)
 
 // A template selects a topic when some assignment of its variables expands to it. Instead of a regular
 // expression, whose size would grow with prefix lengths and with the square of an expression's
@@ -8,6 +12,9 @@ import "strings"
 // expansion so far can have reached. That is what RE2 does, so the work is bounded by the number of
 // steps times the length of the topic, and prefix lengths are counted exactly. Only a variable that occurs
 // twice, which must then have one value, needs a search (tied.go).
+//
+// More lenient than the letter of RFC 6570: the digits of a triplet may be in either case, and a triplet
+// may stand for any byte, also for one that an expansion would not have encoded.
 
 // templateMatcher matches the expansions of a template.
 type templateMatcher struct {
@@ -15,8 +22,10 @@ type templateMatcher struct {
 	prefix  string // ASCII literal before the first step
 	suffix  string // ASCII literal after the last step
 	steps   []step
-	slots   int  // variables that occur more than once
-	simple  bool // a single step that is one run of characters
+	classes []class // of the runs
+	seps    []byte  // single bytes before values
+	slots   int     // variables that occur more than once
+	simple  bool    // a single step that is one run of characters
 }
 
 // step is a literal or one variable of an expression.
@@ -25,6 +34,9 @@ type step struct {
 
 	begins     bool // the first variable of its expression
 	first, sep string
+	firstMask  int    // which mask holds the places of first, -1 = nothing is written
+	sepMask    int    // likewise of sep
+	classMask  int    // likewise of class
 	name       string // not empty: ";name", "?name=" and so on
 	bareEmpty  bool
 	explode    bool
@@ -58,6 +70,7 @@ func newTemplateMatcher(pattern string, t template) *templateMatcher {
 		}
 	}
 	m.slots = tie(m.steps, parts)
+	m.chooseMasks()
 	if len(m.steps) == 1 {
 		s := &m.steps[0]
 		m.simple = s.literal == "" && s.name == "" && !s.explode && s.prefix == 0
@@ -83,6 +96,34 @@ func newStep(op operator, v variable, begins bool) step {
 		s.class |= classSlash
 	}
 	return s
+}
+
+// chooseMasks lists what an evaluation has to know about each byte of a topic: is it of this class, is
+// it this separator.
+func (m *templateMatcher) chooseMasks() {
+	for i := range m.steps {
+		if st := &m.steps[i]; st.literal == "" {
+			if st.classMask = slices.Index(m.classes, st.class); st.classMask < 0 {
+				st.classMask = len(m.classes)
+				m.classes = append(m.classes, st.class)
+			}
+		}
+	}
+	sepMask := func(c string) int {
+		if c == "" {
+			return -1
+		}
+		i := slices.Index(m.seps, c[0])
+		if i < 0 {
+			i = len(m.seps)
+			m.seps = append(m.seps, c[0])
+		}
+		return len(m.classes) + i
+	}
+	for i := range m.steps {
+		st := &m.steps[i]
+		st.firstMask, st.sepMask = sepMask(st.first), sepMask(st.sep)
+	}
 }
 
 // tie gives every variable that occurs again with the same modifier a slot, and returns their number.
@@ -132,11 +173,61 @@ func (m *templateMatcher) Match(topic string) bool {
 	if m.simple {
 		return m.steps[0].matchesRun(rest)
 	}
-	s := search{topic: rest, steps: m.steps}
-	if !s.linear() {
-		return false
+	if m.slots > 0 {
+		s := m.newSearch(rest, nil)
+		return s.linear() && s.tied(m.slots)
 	}
-	return m.slots == 0 || s.tied(m.slots)
+	var array [72]uint64 // enough for most topics
+	s := m.newSearch(rest, array[:])
+	return s.linear()
+}
+
+// newSearch prepares the evaluation of topic without the matcher's prefix and suffix. buf is zero and
+// used if it is large enough.
+func (m *templateMatcher) newSearch(topic string, buf []uint64) search {
+	s := search{topic: topic, steps: m.steps, words: wordsFor(len(topic))}
+	if need := (fixedSets + len(m.classes) + len(m.seps)) * s.words; need > len(buf) {
+		buf = make([]uint64, need)
+	}
+	s.sets, s.masks = buf[:fixedSets*s.words], buf[fixedSets*s.words:]
+	m.fillMasks(&s)
+	return s
+}
+
+// fillMasks reads the topic once per mask.
+func (m *templateMatcher) fillMasks(s *search) {
+	bounds := s.bounds()
+	for i := range bounds {
+		bounds[i] = ^uint64(0)
+	}
+	triplets := s.set(4)
+	for p := strings.IndexByte(s.topic, '%'); p >= 0 && p < len(s.topic); p++ {
+		if s.topic[p] == '%' && triplet(s.topic[p:]) {
+			for i := range 3 {
+				triplets.add(p + i)
+			}
+			bounds[(p+1)>>6] &^= 1 << ((p + 1) & 63)
+			bounds[(p+2)>>6] &^= 1 << ((p + 2) & 63)
+			p += 2
+		}
+	}
+	for i, c := range m.classes {
+		mask := s.mask(i)
+		for p := range len(s.topic) {
+			if classes[s.topic[p]]&c != 0 {
+				mask[p>>6] |= 1 << (p & 63)
+			}
+		}
+		mask.union(triplets)
+	}
+	for i, c := range m.seps {
+		mask := s.mask(len(m.classes) + i)
+		for p := strings.IndexByte(s.topic, c); p >= 0 && p < len(s.topic); p++ {
+			if s.topic[p] == c {
+				mask.add(p)
+			}
+		}
+	}
 }
 
 // matchesRun is the common case of a single unnamed variable.
@@ -157,26 +248,31 @@ func (st *step) matchesRun(s string) bool {
 	return true
 }
 
-// search is one evaluation.
+// fixedSets is the number of sets that every evaluation has: four that change, the triplets, and the
+// places that are not inside a triplet.
+const fixedSets = 6
+
+// search is one evaluation. Every place that is reached is outside triplets: neither a literal nor a
+// value ends in one.
 type search struct {
 	topic string
 	steps []step
-	work  int // places looked at, so that a search can be given up
+	words int      // per set
+	sets  []uint64 // fixedSets of them
+	masks []uint64
+	work  int // words and bytes looked at, so that a search can be given up
 
 	values []value // of the tied variables
 }
 
+func (s *search) set(i int) positions  { return s.sets[i*s.words : (i+1)*s.words] }
+func (s *search) mask(i int) positions { return s.masks[i*s.words : (i+1)*s.words] }
+func (s *search) bounds() positions    { return s.set(5) }
+
 // linear matches as if no variable were tied: e0 holds the places reached so far with nothing written
 // by the current expression, e1 those with something.
 func (s *search) linear() bool {
-	const short = 8 // words; 511 bytes
-	var array [4 * short]uint64
-	buf, n := array[:], positionsFor(len(s.topic))
-	if n > short {
-		buf = make([]uint64, 4*n)
-	}
-	e0, e1 := positions(buf[:n]), positions(buf[n:2*n])
-	from, to := positions(buf[2*n:3*n]), positions(buf[3*n:4*n])
+	e0, e1, from, to := s.set(0), s.set(1), s.set(2), s.set(3)
 	e0.add(0)
 	for i := range s.steps {
 		s.advance(&s.steps[i], e0, e1, from, to)
@@ -191,16 +287,16 @@ func (s *search) linear() bool {
 func (s *search) advance(st *step, e0, e1, from, to positions) {
 	if st.literal != "" {
 		e0.union(e1)
-		e1.clear()
+		clear(e1)
 		s.literal(st.literal, e0)
 		return
 	}
 	if st.begins {
 		e0.union(e1)
-		e1.clear()
+		clear(e1)
 	}
 	s.starts(st, e0, e1, from)
-	to.clear()
+	clear(to)
 	s.span(st, from, to)
 	e1.union(to)
 }
@@ -208,16 +304,13 @@ func (s *search) advance(st *step, e0, e1, from, to positions) {
 // literal replaces the places in e by those after text.
 func (s *search) literal(text string, e positions) {
 	// From the back, so that a place moved forward is not met again.
-	for w := len(e) - 1; w >= 0; w-- {
-		if e[w] == 0 {
-			continue
-		}
-		for p := min(w<<6+63, len(s.topic)); p >= w<<6; p-- {
-			if !e.has(p) {
-				continue
-			}
-			e[w] &^= 1 << (p & 63)
-			if end := matchLiteral(s.topic, p, text); end >= 0 {
+	for i := len(e) - 1; i >= 0; i-- {
+		for w := e[i]; w != 0; {
+			bit := 63 - bits.LeadingZeros64(w)
+			w &^= 1 << bit
+			e[i] &^= 1 << bit
+			s.work++
+			if end := matchLiteral(s.topic, i<<6+bit, text); end >= 0 {
 				e.add(end)
 			}
 		}
@@ -243,20 +336,17 @@ func matchLiteral(s string, p int, text string) int {
 
 // starts sets from to the places where the variable of st can begin, after its separator.
 func (s *search) starts(st *step, e0, e1, from positions) {
-	from.clear()
-	s.after(st.first, e0, from)
-	s.after(st.sep, e1, from)
+	clear(from)
+	s.after(st.firstMask, e0, from)
+	s.after(st.sepMask, e1, from)
+	s.work += len(from)
 }
 
-// after adds to `to` the places after c, a single byte or nothing, at the places of e.
-func (s *search) after(c string, e, to positions) {
-	if c == "" {
+// after adds to `to` the places after the separator of that mask at the places of e.
+func (s *search) after(mask int, e, to positions) {
+	if mask < 0 {
 		to.union(e)
-		return
-	}
-	for p := e.next(0); p >= 0 && p < len(s.topic); p = e.next(p + 1) {
-		if s.topic[p] == c[0] {
-			to.add(p + 1)
-		}
+	} else {
+		to.addAfter(e, s.mask(mask))
 	}
 }

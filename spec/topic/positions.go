@@ -2,15 +2,15 @@ package topic
 
 import "math/bits"
 
-// positions is a set of places in a topic, one bit for each.
+// positions is a set of places in a topic, one bit for each, so that a step can be taken from 64 places
+// at a time.
 type positions []uint64
 
-// positionsFor returns how many words a set over a topic of n bytes needs.
-func positionsFor(n int) int { return n/64 + 1 }
+// wordsFor returns how many words a set over a topic of n bytes needs; the end is a place too.
+func wordsFor(n int) int { return n/64 + 1 }
 
 func (s positions) add(p int)      { s[p>>6] |= 1 << (p & 63) }
 func (s positions) has(p int) bool { return s[p>>6]&(1<<(p&63)) != 0 }
-func (s positions) clear()         { clear(s) }
 
 func (s positions) union(o positions) {
 	for i, w := range o {
@@ -42,4 +42,26 @@ func (s positions) next(p int) int {
 		}
 	}
 	return -1
+}
+
+// addAfter adds the places after those members of e at which mask is set.
+func (s positions) addAfter(e, mask positions) {
+	carry := uint64(0)
+	for i := range s {
+		w := e[i] & mask[i]
+		s[i] |= w<<1 | carry
+		carry = w >> 63
+	}
+}
+
+// addRuns adds to s the places of e and all that can be reached from them across bytes at which mask is
+// set, as far as they are in bounds. Adding a start to the ones of a run carries to the run's end; the
+// bits that change on the way, and the starts, are the places passed.
+func (s positions) addRuns(e, mask, bounds positions) {
+	carry := uint64(0)
+	for i := range s {
+		var sum uint64
+		sum, carry = bits.Add64(mask[i], e[i]&mask[i], carry)
+		s[i] |= (sum ^ mask[i] | e[i]) & bounds[i]
+	}
 }

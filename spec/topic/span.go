@@ -65,7 +65,7 @@ func (s *search) span(st *step, from, to positions) {
 	switch {
 	case st.explode && (st.name != "" || !st.reserved):
 		if st.name == "" {
-			s.run(st.class, false, from, to)
+			s.run(st, false, from, to)
 		}
 		s.pairs(st, from, to)
 	case st.name == "":
@@ -73,55 +73,46 @@ func (s *search) span(st *step, from, to positions) {
 	default:
 		s.literal(st.name, from)
 		if !st.bareEmpty {
-			s.follow('=', from)
+			s.literal("=", from)
 			s.value(st, false, from, to)
 			return
 		}
-		bare := append(make(positions, 0, 8), from...)
-		s.follow('=', from)
+		to.union(from) // bare
+		s.literal("=", from)
 		s.value(st, true, from, to)
-		to.union(bare)
 	}
-}
-
-// follow replaces the places in e by those after c.
-func (s *search) follow(c byte, e positions) {
-	var text [1]byte
-	text[0] = c
-	s.literal(string(text[:]), e)
 }
 
 func (s *search) value(st *step, notEmpty bool, from, to positions) {
-	if st.prefix > 0 {
+	// A character has at least one byte, so a larger prefix is none.
+	if st.prefix > 0 && st.prefix < len(s.topic) {
 		s.limited(st, notEmpty, from, to)
 	} else {
-		s.run(st.class, notEmpty, from, to)
+		s.run(st, notEmpty, from, to)
 	}
 }
 
-// run reads characters of class c. `to` must be empty.
-func (s *search) run(c class, notEmpty bool, from, to positions) {
-	for start := from.next(0); start >= 0; start = from.next(start + 1) {
-		if !notEmpty {
-			to.add(start)
-		}
-		for p := start; ; {
-			n := c.unit(s.topic, p)
-			p += n
-			if n == 0 || to.has(p) {
-				break // what follows a place that was reached has been read already
-			}
-			to.add(p)
-			s.work++
+// run reads characters of st's class; from is changed when at least one is asked for.
+func (s *search) run(st *step, notEmpty bool, from, to positions) {
+	mask := s.mask(st.classMask)
+	if notEmpty {
+		// The first byte; the rest of a triplet is part of the run.
+		carry := uint64(0)
+		for i, w := range from {
+			w &= mask[i]
+			from[i] = w<<1 | carry
+			carry = w >> 63
 		}
 	}
+	to.addRuns(from, mask, s.bounds())
+	s.work += len(to)
 }
 
 // limited reads at most st.prefix characters. To reach a place it is enough to know the fewest
 // characters with which it can be reached.
 func (s *search) limited(st *step, notEmpty bool, from, to positions) {
 	const unreached = 1 << 15
-	var array [128]uint16
+	var array [256]uint16
 	fewest := array[:]
 	if n := len(s.topic) + 1; n > len(fewest) {
 		fewest = make([]uint16, n)
@@ -134,10 +125,10 @@ func (s *search) limited(st *step, notEmpty bool, from, to positions) {
 			fewest[p] = 0
 		}
 		used := fewest[p]
+		s.work++
 		if used == unreached {
 			continue
 		}
-		s.work++
 		if used > 0 || !notEmpty {
 			to.add(p)
 		}
@@ -147,65 +138,56 @@ func (s *search) limited(st *step, notEmpty bool, from, to positions) {
 	}
 }
 
+// Where a place is in an exploded associative array.
+const (
+	inStart  = 1 << iota // before a key
+	inKey                // after a character of a key
+	inEquals             // after an equals sign that needs a value
+	inValue              // after an equals sign or a character of a value
+)
+
 // pairs reads what an exploded associative array expands to, key=value joined by the separator, and
-// with it, for a named operator, exploded lists. Keys are taken to be encoded like values; a named key is
-// not empty.
+// with it, for a named operator, exploded lists. Keys are not empty and are taken to be encoded like
+// values, as implementations do; the letter of RFC 6570 §3.2.1 would leave reserved characters in those of
+// ; ? and & as they are. Selectors are grants too, so the narrower reading is the safer one.
 func (s *search) pairs(st *step, from, to positions) {
-	const short = 4
-	var array [4 * short]uint64
-	buf, n := array[:], positionsFor(len(s.topic))
-	if n > short {
-		buf = make([]uint64, 4*n)
+	var array [512]uint8
+	state := array[:]
+	if n := len(s.topic) + 4; n > len(state) {
+		state = make([]uint8, n)
 	}
-	start, key := positions(buf[:n]), positions(buf[n:2*n])
-	equals, val := positions(buf[2*n:3*n]), positions(buf[3*n:4*n])
-	reading := 0 // the last place that has been reached
-	for p := from.next(0); p >= 0 && p < len(s.topic)+1; p++ {
+	ends, afterEquals := uint8(inValue), uint8(inValue)
+	if st.bareEmpty {
+		ends, afterEquals = inValue|inKey, inEquals
+	}
+	for p := from.next(0); p >= 0 && p <= len(s.topic); p++ {
+		now := state[p]
 		if from.has(p) {
-			start.add(p)
-			reading = max(reading, p)
-		} else if p > reading {
-			if p = from.next(p) - 1; p < 0 {
-				break
-			}
-			continue
+			now |= inStart
 		}
 		s.work++
-		if start.has(p) && st.name == "" {
-			key.add(p)
+		if now == 0 {
+			continue
 		}
-		if val.has(p) || key.has(p) && st.bareEmpty {
+		if now&ends != 0 {
 			to.add(p)
+		}
+		if n := classUnreserved.unit(s.topic, p); n > 0 {
+			if now&(inStart|inKey) != 0 {
+				state[p+n] |= inKey
+			}
+			if now&(inEquals|inValue) != 0 {
+				state[p+n] |= inValue
+			}
 		}
 		if p == len(s.topic) {
 			break
 		}
-		unit := classUnreserved.unit(s.topic, p)
-		if unit > 0 {
-			reached := false
-			if start.has(p) || key.has(p) {
-				key.add(p + unit)
-				reached = true
-			}
-			if equals.has(p) || val.has(p) {
-				val.add(p + unit)
-				reached = true
-			}
-			if reached {
-				reading = max(reading, p+unit)
-			}
-		}
-		if s.topic[p] == '=' && key.has(p) {
-			if st.bareEmpty {
-				equals.add(p + 1)
-			} else {
-				val.add(p + 1)
-			}
-			reading = max(reading, p+1)
-		}
-		if s.topic[p] == st.sep[0] && (val.has(p) || key.has(p) && st.bareEmpty) {
-			start.add(p + 1)
-			reading = max(reading, p+1)
+		switch c := s.topic[p]; {
+		case c == '=' && now&inKey != 0:
+			state[p+1] |= afterEquals
+		case c == st.sep[0] && now&ends != 0:
+			state[p+1] |= inStart
 		}
 	}
 }

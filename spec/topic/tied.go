@@ -4,7 +4,7 @@ import "strings"
 
 // maxWork bounds the search for the values of variables that occur twice. It is about what the widest
 // template costs without such variables. A search that is given up is no match (MAT-12).
-const maxWork = 1 << 17
+const maxWork = 1 << 16
 
 // value is what has been assumed for a tied variable.
 type value struct {
@@ -25,8 +25,7 @@ const (
 func (s *search) tied(slots int) bool {
 	s.values = make([]value, slots)
 	s.work = 0
-	n := positionsFor(len(s.topic))
-	e0, e1 := make(positions, n), make(positions, n)
+	e0, e1 := make(positions, s.words), make(positions, s.words)
 	e0.add(0)
 	return s.solve(0, e0, e1)
 }
@@ -46,7 +45,7 @@ func (s *search) solve(i int, e0, e1 positions) bool {
 		}
 		if st.begins {
 			e0.union(e1)
-			e1.clear()
+			clear(e1)
 		}
 		switch v := s.values[st.slot]; v.state {
 		case open:
@@ -54,8 +53,8 @@ func (s *search) solve(i int, e0, e1 positions) bool {
 		case undefined:
 		case defined:
 			s.starts(st, e0, e1, from)
-			e0.clear()
-			e1.clear()
+			clear(e0)
+			clear(e1)
 			s.repeat(st, v, from, e1)
 		}
 	}
@@ -74,9 +73,9 @@ func (s *search) choose(i int, e0, e1 positions) bool {
 	}
 	one, ends := make(positions, len(e0)), make(positions, len(e0))
 	for p := from.next(0); p >= 0; p = from.next(p + 1) {
-		one.clear()
+		clear(one)
 		one.add(p)
-		ends.clear()
+		clear(ends)
 		s.span(st, one, ends)
 		for end := ends.next(0); end >= 0; end = ends.next(end + 1) {
 			s.values[st.slot] = value{state: defined, step: st, text: s.topic[p:end]}
@@ -106,15 +105,16 @@ func (s *search) repeat(st *step, v value, from, to positions) {
 		return
 	}
 	one, ends := make(positions, len(from)), make(positions, len(from))
-	want := v.step.plain(v.text)
+	asReserved := st.reserved || v.step.reserved
+	want := v.step.plain(v.text, asReserved)
 	for p := from.next(0); p >= 0; p = from.next(p + 1) {
-		one.clear()
+		clear(one)
 		one.add(p)
-		ends.clear()
+		clear(ends)
 		s.span(st, one, ends)
 		for end := ends.next(0); end >= 0 && s.work <= maxWork; end = ends.next(end + 1) {
 			s.work += 1 + (end-p)/4
-			if st.plain(s.topic[p:end]) == want {
+			if st.plain(s.topic[p:end], asReserved) == want {
 				to.add(end)
 			}
 		}
@@ -149,12 +149,23 @@ func (st *step) bare(text string) string {
 	return strings.TrimPrefix(text[len(st.name):], "=")
 }
 
-// plain returns the value in text decoded, so that what different operators wrote can be compared. The
-// separators of an exploded value are made equal: a dot or a comma in it cannot always be told from one.
-func (st *step) plain(text string) string {
-	if !st.explode {
-		return decode(st.bare(text))
+// plain returns the value in text, as st wrote it, in a form in which it can be compared with what
+// another operator wrote. asReserved asks for the form that a reserved expansion has. The separators of
+// an exploded value are made equal, because a dot or a comma in it cannot always be told from one.
+func (st *step) plain(text string, asReserved bool) string {
+	if st.explode {
+		text = st.items(text)
+	} else {
+		text = st.bare(text)
 	}
+	if asReserved && !st.reserved {
+		text = encodeReserved(decode(text))
+	}
+	return upperTriplets(text)
+}
+
+// items returns an exploded value without the variable's name, its items joined by commas.
+func (st *step) items(text string) string {
 	items := strings.Split(text, st.sep)
 	for i, item := range items {
 		if st.name == "" {
@@ -168,7 +179,7 @@ func (st *step) plain(text string) string {
 			items[i] = key + "="
 		}
 	}
-	return strings.ReplaceAll(decode(strings.Join(items, ",")), ".", ",")
+	return strings.ReplaceAll(strings.Join(items, ","), ".", ",")
 }
 
 // decode replaces triplets by their bytes.
@@ -183,6 +194,35 @@ func decode(s string) string {
 			i += 2
 		} else {
 			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+// upperTriplets writes the hexadecimal digits of triplets in capitals.
+func upperTriplets(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	b := []byte(s)
+	for i := range s {
+		if triplet(s[i:]) {
+			copy(b[i:], strings.ToUpper(s[i:i+3]))
+		}
+	}
+	return string(b)
+}
+
+// encodeReserved encodes s as a reserved expansion does: reserved characters and triplets stay.
+func encodeReserved(s string) string {
+	const hex = "0123456789ABCDEF"
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		c := s[i]
+		if classes[c]&(classUnreserved|classReserved) != 0 || triplet(s[i:]) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
 		}
 	}
 	return string(b)
