@@ -69,15 +69,19 @@ func TestClassicClaims(t *testing.T) {
 		status        int
 		want          Claims
 	}{
-		{"both roles and a payload", `{"mercure":{"publish":["a"],"subscribe":["b","{c}"],"payload":{"x":1}},"sub":"u"}`, 200,
-			Claims{Publish: []topic.Selector{classicSelector("a")}, Subscribe: []topic.Selector{classicSelector("b"), classicSelector("{c}")}, Payload: json.RawMessage(`{"x":1}`)}},
+		{
+			"both roles and a payload", `{"mercure":{"publish":["a"],"subscribe":["b","{c}"],"payload":{"x":1}},"sub":"u"}`, 200,
+			Claims{Publish: []topic.Selector{classicSelector("a")}, Subscribe: []topic.Selector{classicSelector("b"), classicSelector("{c}")}, Payload: json.RawMessage(`{"x":1}`)},
+		},
 		{"no claim", `{"sub":"u"}`, 200, Claims{}},
 		{"null claim", `{"mercure":null}`, 200, Claims{}},
 		{"null members", `{"mercure":{"publish":null,"subscribe":null,"payload":null}}`, 200, Claims{}},
 		{"any JSON payload", `{"mercure":{"payload":"text"}}`, 200, Claims{Payload: json.RawMessage(`"text"`)}},
 		{"the namespaced claim", `{"https://mercure.rocks/":{"publish":["a"]}}`, 200, Claims{Publish: []topic.Selector{classicSelector("a")}}},
-		{"the namespaced claim replaces the other", `{"mercure":{"publish":["*"]},"https://mercure.rocks/":{"subscribe":["b"]}}`, 200,
-			Claims{Subscribe: []topic.Selector{classicSelector("b")}}},
+		{
+			"the namespaced claim replaces the other", `{"mercure":{"publish":["*"]},"https://mercure.rocks/":{"subscribe":["b"]}}`, 200,
+			Claims{Subscribe: []topic.Selector{classicSelector("b")}},
+		},
 		{"even when it is null", `{"mercure":{"publish":["*"]},"https://mercure.rocks/":null}`, 200, Claims{}},
 		{"names are exact", `{"MERCURE":{"publish":["*"]},"Mercure":{"publish":["*"]}}`, 200, Claims{}},
 		{"member names are exact", `{"mercure":{"PUBLISH":["*"],"Subscribe":["*"],"Payload":1}}`, 200, Claims{}},

@@ -176,7 +176,7 @@ func readTests(t *testing.T) (tests map[string]bool, covers map[string][]string)
 			name := folder + "." + f.Name.Name
 			tests[name] = true
 			for _, m := range coversLine.FindAllStringSubmatch(f.Doc.Text(), -1) {
-				for _, id := range strings.Fields(strings.ReplaceAll(m[1], ",", " ")) {
+				for id := range strings.FieldsSeq(strings.ReplaceAll(m[1], ",", " ")) {
 					if strings.HasPrefix(id, "SSE-C") {
 						continue
 					}

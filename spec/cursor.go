@@ -1,8 +1,6 @@
 package spec
 
-import (
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Cursor returns the event id from which a subscription request wants to go on, and whether it carried a
 // cursor at all. The header wins, an empty one counts as none; then the first parameter with a value in
@@ -49,7 +47,7 @@ func CursorForms(value string) []string {
 		if r > 0xFF {
 			return []string{value}
 		}
-		b = append(b, byte(r))
+		b = append(b, byte(r)) //nolint:gosec // at most 0xFF
 	}
 	if other := string(b); other != value && utf8.Valid(b) {
 		return []string{value, other}

@@ -18,8 +18,10 @@ func TestDecoderReadsAsABrowser(t *testing.T) {
 		want         []Event
 	}{
 		{"the examples of the standard", "data: YHOO\ndata: +2\ndata: 10\n\n", []Event{{Data: "YHOO\n+2\n10"}}},
-		{"comment, id kept and cleared", ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
-			[]Event{{Data: "first event", ID: "1"}, {Data: "second event"}, {Data: " third event"}}},
+		{
+			"comment, id kept and cleared", ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
+			[]Event{{Data: "first event", ID: "1"}, {Data: "second event"}, {Data: " third event"}},
+		},
 		{"field without a colon", "data\n\ndata\ndata\n\ndata:", []Event{{Data: ""}, {Data: "\n"}}},
 		{"one space is dropped", "data:test\n\ndata: test\n\n", []Event{{Data: "test"}, {Data: "test"}}},
 		{"CR, LF and CRLF mixed", "data: a\rdata: b\r\ndata: c\n\rdata: d\r\r", []Event{{Data: "a\nb\nc"}, {Data: "d"}}},
@@ -31,8 +33,10 @@ func TestDecoderReadsAsABrowser(t *testing.T) {
 		{"id without data moves the cursor", "id: 1\n\ndata: b\n\n", []Event{{ID: "1", Data: "b"}}},
 		{"the last id of a block counts", "id: e5\ndata: x\nid: e9\n\n", []Event{{ID: "e9", Data: "x"}}},
 		{"type is for one event", "event: t\ndata: a\n\nevent: u\n\ndata: b\n\n", []Event{{Type: "t", Data: "a"}, {Data: "b"}}},
-		{"retry of digits", "retry: 12\ndata: a\n\nretry: 1a\ndata: b\n\nretry: +3\ndata: c\n\nretry\ndata: d\n\n",
-			[]Event{{Retry: 12, Data: "a"}, {Data: "b"}, {Data: "c"}, {Data: "d"}}},
+		{
+			"retry of digits", "retry: 12\ndata: a\n\nretry: 1a\ndata: b\n\nretry: +3\ndata: c\n\nretry\ndata: d\n\n",
+			[]Event{{Retry: 12, Data: "a"}, {Data: "b"}, {Data: "c"}, {Data: "d"}},
+		},
 		{"unknown and case-different fields", "Data: x\nfoo: y\ndata : z\n\ndata: a\n\n", []Event{{Data: "a"}}},
 		{"ill-formed UTF-8", "data: \xff\xe2\x82\xf0\x9f\x98x\xed\xa0\x80\n\n", []Event{{Data: "\uFFFD\uFFFD\uFFFDx\uFFFD\uFFFD\uFFFD"}}},
 		{"a block cut off", "data: a\n\ndata: b\n", []Event{{Data: "a"}}},

@@ -1,8 +1,6 @@
 package sse
 
-import (
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // decodeUTF8 returns b as a string in which every maximal ill-formed sequence is one U+FFFD, as the
 // decoder of a browser does (WHATWG Encoding §8.1.1). Go's own conversions replace byte by byte.
@@ -31,18 +29,18 @@ func illFormed(b []byte) int {
 		need = 1
 	case c >= 0xE0 && c <= 0xEF:
 		need = 2
-		if c == 0xE0 {
-			lo = 0xA0
-		} else if c == 0xED {
-			hi = 0x9F
-		}
 	case c >= 0xF0 && c <= 0xF4:
 		need = 3
-		if c == 0xF0 {
-			lo = 0x90
-		} else if c == 0xF4 {
-			hi = 0x8F
-		}
+	}
+	switch b[0] { // no overlong forms, no surrogates, nothing beyond U+10FFFF
+	case 0xE0:
+		lo = 0xA0
+	case 0xED:
+		hi = 0x9F
+	case 0xF0:
+		lo = 0x90
+	case 0xF4:
+		hi = 0x8F
 	}
 	n := 1
 	for n <= need && n < len(b) && b[n] >= lo && b[n] <= hi {

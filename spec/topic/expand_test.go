@@ -124,7 +124,7 @@ func FuzzExpansionsMatch(f *testing.F) {
 		if !ok || err != nil || pattern == wildcard {
 			return
 		}
-		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible test data
+		r := rand.New(rand.NewPCG(seed, 1))
 		values := map[string]assigned{}
 		for _, p := range parsed.parts {
 			for _, v := range p.vars {
@@ -189,7 +189,7 @@ func TestMatchIsExactInASmallWorld(t *testing.T) {
 		{"{?x}", "?x=a,F", 5},
 		{"{?x:1}", "?x=aF", 5},
 		{"{;x:1}", ";x=aF", 5},
-		{"{?x*}", "?x=a&", 6},
+		{"{?x*}", "?x=a&", 5},
 		{"{;x*}", ";x=", 4},
 		{"{x}a{y}", "a,/F", 5},
 		{"{x}{x}", "a,/F", 4},
@@ -200,13 +200,13 @@ func TestMatchIsExactInASmallWorld(t *testing.T) {
 		{"{;x}{x}", ";x=a", 6},
 		{"{x}{+x}", "a/F", 4},
 		{"{+x}{x}", "a/F", 4},
-		{"{x:1}{x:1}{y:2}{y:2}", "aF", 5},
+		{"{x:1}{x:1}{y:2}{y:2}", "aF", 4},
 		{"{/x*}{.x*}", "a/.", 6},
 		{"{x*}{/x*}", "a/,=", 5},
 		{"{x}{y}{x}", "ab", 5},
-		{"{x}{x}{y}{y}", "ab,", 6},
-		{"{?x,y}", "?xy=&", 6},
-		{"{?x}{&x}", "?x=&a", 6},
+		{"{x}{x}{y}{y}", "ab,", 5},
+		{"{?x,y}", "?xy=&", 5},
+		{"{?x}{&x}", "?x=&", 6},
 		{"{;x,x}", ";x=a", 6},
 	}
 	for _, tt := range tests {
