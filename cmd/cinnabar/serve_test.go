@@ -35,6 +35,12 @@ type process struct {
 // serveProcess starts `cinnabar serve` with args and returns once it serves, with its URL.
 func serveProcess(t *testing.T, args ...string) (p *process, url string) {
 	t.Helper()
+	return serveCommand(t, func(*exec.Cmd) {}, args...)
+}
+
+// serveCommand is serveProcess for a command that change has had its way with.
+func serveCommand(t *testing.T, change func(*exec.Cmd), args ...string) (p *process, url string) {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "notify")
 	var lc net.ListenConfig
 	c, err := lc.ListenPacket(t.Context(), "unixgram", socket)
@@ -52,6 +58,7 @@ func serveProcess(t *testing.T, args ...string) (p *process, url string) {
 	}, args...)
 	p.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
 	p.Stderr = p.log
+	change(p.Cmd)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +162,56 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			p.signal(t, s)
 			if code := p.exit(t); code != want {
 				t.Errorf("exit code %d, want %d", code, want)
+			}
+		})
+	}
+}
+
+// TestSocketsAreTakenOver hands the hub a socket that is already open, so that connections made before the
+// hub runs are served, as a supervisor and systemd do it.
+func TestSocketsAreTakenOver(t *testing.T) {
+	for name, tt := range map[string]struct {
+		listen string
+		env    string // for the shell that becomes the hub, whose process id it then has
+	}{
+		"a descriptor of the parent": {"--listen=fd:3", ""},
+		"systemd by name":            {"--listen=systemd", "LISTEN_FDS=1 LISTEN_PID=$$"},
+		"systemd by itself":          {"--listen=:3000", "LISTEN_FDS=1 LISTEN_PID=$$"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			f, err := l.(*net.TCPListener).File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			early, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = early.Close() }()
+			bin := t.TempDir()
+			_, url := serveCommand(t, func(c *exec.Cmd) {
+				// A shell, because LISTEN_PID is the id of the process that takes the sockets.
+				if err := os.Symlink(c.Path, filepath.Join(bin, "cinnabar")); err != nil {
+					t.Fatal(err)
+				}
+				c.Args = append([]string{"sh", "-c", tt.env + ` exec "$0" "$@"`, filepath.Join(bin, "cinnabar")}, c.Args[1:]...)
+				c.Path = "/bin/sh"
+				c.ExtraFiles = []*os.File{f}
+			}, tt.listen)
+			_ = f.Close()
+			if !strings.Contains(url, l.Addr().String()) {
+				t.Errorf("serves %s, want the address %s", url, l.Addr())
+			}
+			if _, err := io.WriteString(early, "GET /.well-known/mercure?topic=a HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if line, err := bufio.NewReader(early).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+				t.Errorf("the connection made before got %q, %v", line, err)
 			}
 		})
 	}
