@@ -82,21 +82,20 @@ func (l *Log) append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 
 // ack is the server's answer to a publication.
 type ack struct {
-	Sequence uint64   `json:"seq"`
-	Error    *ackFail `json:"error"`
+	Sequence uint64        `json:"seq"`
+	Error    *refusalError `json:"error"`
 }
 
-type ackFail struct {
+type refusalError struct {
 	Code        int    `json:"err_code"`
 	Description string `json:"description"`
 }
 
-func (f *ackFail) Error() string { return f.Description }
+func (f *refusalError) Error() string { return f.Description }
 
 // publish sends m until it is acknowledged, refused, or out of time.
 func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
-	deadline := time.NewTimer(l.opts.PublishTimeout)
-	defer deadline.Stop()
+	deadline := time.Now().Add(l.opts.PublishTimeout)
 	var last error
 	for attempt := 0; ; attempt++ {
 		state, changed := l.health.get()
@@ -106,22 +105,24 @@ func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
 		if attempt > 0 {
 			l.counters.appendRetries.Add(1)
 		}
-		pause := time.Duration(0)
-		if state != nil {
+		pause := retryPause
+		if state != nil { // being mended; the state will change
 			last, pause = state, ackPatience
 		} else {
-			a, err := l.publishOnce(ctx, m, deadline.C, changed)
-			if err == nil || !isTemporary(err) {
+			a, err := l.publishOnce(ctx, m, deadline, changed)
+			if !errors.Is(err, errAgain) {
 				return a, err
 			}
-			last, pause = err, retryPause
+			last = err
 			l.nudge()
 		}
-		select {
-		case <-time.After(pause):
-		case <-changed:
-		case <-deadline.C:
+		left := time.Until(deadline)
+		if left <= 0 {
 			return ack{}, fmt.Errorf("%w: not acknowledged within %v: %w", transport.ErrUnavailable, l.opts.PublishTimeout, last)
+		}
+		select {
+		case <-time.After(min(pause, left)):
+		case <-changed:
 		case <-ctx.Done():
 			return ack{}, context.Cause(ctx)
 		case <-l.closed:
@@ -133,10 +134,8 @@ func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
 // errAgain marks what is worth another attempt.
 var errAgain = errors.New("temporary")
 
-func isTemporary(err error) bool { return errors.Is(err, errAgain) }
-
 // publishOnce sends m and waits for its acknowledgement.
-func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline <-chan time.Time, changed <-chan struct{}) (ack, error) {
+func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, changed <-chan struct{}) (ack, error) {
 	c, err := l.inbox.send(m, false)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return ack{}, fmt.Errorf("%w: %d bytes, the server takes %d", transport.ErrTooLarge, m.Size(), l.nc.MaxPayload())
@@ -145,7 +144,7 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline <-chan time
 		return ack{}, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	defer l.inbox.drop(c)
-	patience := time.NewTimer(ackPatience)
+	patience := time.NewTimer(min(ackPatience, time.Until(deadline)))
 	defer patience.Stop()
 	for {
 		select {
@@ -153,11 +152,9 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline <-chan time
 			return readAck(c.msgs[0])
 		case <-changed:
 			changed = nil
-			patience.Reset(fullGrace)
+			patience.Reset(min(fullGrace, time.Until(deadline)))
 		case <-patience.C:
 			return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrTimeout)
-		case <-deadline:
-			return ack{}, fmt.Errorf("%w: not acknowledged within %v", transport.ErrUnavailable, l.opts.PublishTimeout)
 		case <-ctx.Done():
 			return ack{}, context.Cause(ctx)
 		case <-l.closed:

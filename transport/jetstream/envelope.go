@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -78,8 +79,9 @@ func decode(codec *eventid.Codec, pos transport.Position, header nats.Header, da
 		head = v[0]
 	}
 	text := []byte(head)
-	if n, err := strconv.Atoi(head); err == nil {
-		if n < 0 || n > len(data) {
+	if !strings.HasPrefix(head, "{") {
+		n, err := strconv.Atoi(head)
+		if err != nil || n < 0 || n > len(data) {
 			return transport.Entry{}, fmt.Errorf("jetstream: position %d: %w", pos, errEnvelope)
 		}
 		text, data = data[:n], data[n:]

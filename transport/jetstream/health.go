@@ -80,9 +80,9 @@ func (h *headroom) look(n int64) error {
 	free, total, err := diskSpace(h.dir)
 	if err != nil {
 		h.left.Store(trustFor)
-		return nil
+		return nil //nolint:nilerr // see above
 	}
-	usable := int64(min(free, 1<<62)) - n - h.reserve(total) //nolint:gosec // bounded
+	usable := int64(min(free, 1<<62)) - n - h.reserve(total)
 	h.left.Store(min(max(usable, -1), trustFor))
 	if usable < 0 {
 		return fmt.Errorf("%w: %d bytes are free on the disk of %q", transport.ErrFull, free, h.dir)
@@ -94,7 +94,7 @@ func (h *headroom) reserve(total uint64) int64 {
 	if h.minFree > 0 {
 		return h.minFree
 	}
-	return int64(min(defaultHeadroom, total/8)) //nolint:gosec // bounded
+	return int64(min(defaultHeadroom, total/8))
 }
 
 // enough looks at the disk anew.

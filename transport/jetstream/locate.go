@@ -158,7 +158,7 @@ func (l *Log) putID(ctx context.Context, eventID string, pos transport.Position)
 			Data:    fmt.Appendf(nil, "%d %d", l.identity.epoch, pos),
 		}
 		_, err := l.publish(ctx, m)
-		if fail, ok := errors.AsType[*ackFail](err); !ok || fail.Code != codeWrongLast {
+		if fail, ok := errors.AsType[*refusalError](err); !ok || fail.Code != codeWrongLast {
 			return err
 		}
 		if known, err = l.getID(ctx, subject); err != nil {

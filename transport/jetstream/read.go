@@ -68,9 +68,9 @@ func (l *Log) at(ctx context.Context, pos transport.Position) (transport.Entry, 
 		return transport.Entry{}, false, err
 	}
 	m := msgs[0]
-	switch status := m.Header.Get(headerStatus); {
-	case status == "":
-	case status == statusNone:
+	switch status := m.Header.Get(headerStatus); status {
+	case "":
+	case statusNone:
 		return transport.Entry{}, false, nil
 	default:
 		return transport.Entry{}, false, fmt.Errorf("%w: read position %d: %s", transport.ErrUnavailable, pos, status)

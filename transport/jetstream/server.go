@@ -18,6 +18,7 @@ const (
 	account       = "$G"      // the account of clients without credentials
 	maxStore      = 1 << 60   // bounded by the stream's limits and by Options.MinFree, not here
 	maxMemory     = 256 << 20 // consumers in memory need little
+	healthy       = 200       // what the server reports
 	reconnectWait = 20 * time.Millisecond
 )
 
@@ -92,7 +93,7 @@ func (e *embedded) trouble() string {
 	if s == nil {
 		return "the server is not running"
 	}
-	if h := s.Healthz(&server.HealthzOptions{Account: account}); h.StatusCode != 200 {
+	if h := s.Healthz(&server.HealthzOptions{Account: account}); h.StatusCode != healthy {
 		return orElse(h.Error, h.Status)
 	}
 	return ""

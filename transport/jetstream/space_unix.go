@@ -10,6 +10,6 @@ func diskSpace(dir string) (free, total uint64, err error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, err
 	}
-	size := uint64(s.Bsize) //nolint:gosec // a block size is positive
-	return uint64(s.Bavail) * size, s.Blocks * size, nil
+	size := uint64(s.Bsize)                              //nolint:gosec // a block size is positive
+	return uint64(s.Bavail) * size, s.Blocks * size, nil //nolint:unconvert // signed on some systems
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
@@ -27,16 +28,24 @@ const (
 	emptyToken  = "-"
 )
 
-// subjects makes subjects. It is immutable.
+// subjects makes subjects, and remembers those of single topics: topics come back, and parsing a URL costs as
+// much as all else that is done for an update before it is sent. Safe for concurrent use.
 type subjects struct {
 	updates string // <prefix>.u.
 	ids     string // <prefix>.ids.
 	hub     string // the hub's URL, "" for none
 	hubPath string // the path below which topics are the hub's own
+	known   *lru.Cache[string, string]
 }
 
+const knownSubjects = 4096
+
 func newSubjects(prefix string, hub *url.URL) subjects {
-	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids."}
+	known, err := lru.New[string, string](knownSubjects)
+	if err != nil {
+		panic(err) // only a size below one is refused
+	}
+	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids.", known: known}
 	if hub != nil {
 		if u, err := whatwg.Parse(hub.String()); err == nil {
 			s.hub, s.hubPath = u.Href(true), strings.TrimSuffix(u.Pathname(), "/")+"/"
@@ -48,7 +57,12 @@ func newSubjects(prefix string, hub *url.URL) subjects {
 // of returns the subject of an update with these topics.
 func (s subjects) of(topics []string) string {
 	if len(topics) == 1 {
-		return s.single(topics[0])
+		if subject, ok := s.known.Get(topics[0]); ok {
+			return subject
+		}
+		subject := s.single(topics[0])
+		s.known.Add(topics[0], subject)
+		return subject
 	}
 	origin := ""
 	for i, t := range topics {

@@ -35,7 +35,7 @@ func newTail(limit int64) *tail {
 
 // begin announces an append. It waits while the follower is too far behind, at most for patience.
 func (t *tail) begin(ctx context.Context, patience time.Duration) (*pending, error) {
-	var timer *time.Timer
+	began := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.bytes > t.limit && t.following {
@@ -43,15 +43,11 @@ func (t *tail) begin(ctx context.Context, patience time.Duration) (*pending, err
 			t.room = make(chan struct{})
 		}
 		room := t.room
-		if timer == nil {
-			timer = time.NewTimer(patience)
-			defer timer.Stop()
-		}
 		t.mu.Unlock()
 		var err error
 		select {
 		case <-room:
-		case <-timer.C:
+		case <-time.After(patience - time.Since(began)):
 			err = fmt.Errorf("%w: the follower is %d bytes behind", transport.ErrUnavailable, t.limit)
 		case <-ctx.Done():
 			err = context.Cause(ctx)

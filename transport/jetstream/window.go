@@ -196,7 +196,7 @@ func (w *window) prepend(from, to transport.Position, older []transport.Entry) {
 	if w.upto == 0 || w.after != to {
 		return
 	}
-	all, upto := append(older, w.entries...), w.upto
+	all, upto := slices.Concat(older, w.entries), w.upto
 	w.clear()
 	w.after, w.upto, w.entries = from, upto, all
 	for _, e := range all {

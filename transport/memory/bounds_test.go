@@ -203,7 +203,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := l.Append(context.Background(), u); err != nil {
+					if _, err := l.Append(b.Context(), u); err != nil {
 						b.Error(err)
 						return
 					}
@@ -221,7 +221,10 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for range l.Scan(b.Context(), 0, 10000, nil) {
+		for _, err := range l.Scan(b.Context(), 0, 10000, nil) {
+			if err != nil {
+				b.Fatal(err)
+			}
 			n++
 		}
 		if n != 10000 {

@@ -158,7 +158,7 @@ func (l *Log) append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 // awaitRoom waits until the follower is less than MaxBytes behind. It is called with mu held, which it
 // gives up while it waits.
 func (l *Log) awaitRoom(ctx context.Context, size int64) error {
-	var patience *time.Timer
+	began := time.Now()
 	for {
 		if l.isClosed {
 			return transport.ErrClosed
@@ -173,15 +173,11 @@ func (l *Log) awaitRoom(ctx context.Context, size int64) error {
 			l.waiting.Add(-1)
 			return nil
 		}
-		if patience == nil {
-			patience = time.NewTimer(followerPatience)
-			defer patience.Stop()
-		}
 		l.mu.Unlock()
 		var err error
 		select {
 		case <-room:
-		case <-patience.C:
+		case <-time.After(followerPatience - time.Since(began)):
 			err = fmt.Errorf("the follower is %d bytes behind: %w", l.opts.MaxBytes, transport.ErrUnavailable)
 		case <-ctx.Done():
 			err = context.Cause(ctx)

@@ -51,7 +51,7 @@ func (l *Log) read(ctx context.Context, batch []transport.Entry, after, upto tra
 	if after+1 < first {
 		return nil, transport.ErrTrimmed
 	}
-	rest := l.retained[min(int(after+1-first), len(l.retained)):]
+	rest := l.retained[min(after+1-first, transport.Position(len(l.retained))):]
 	if len(rest) > 0 && l.tooOld(rest[0], time.Now()) {
 		return nil, transport.ErrTrimmed
 	}
