@@ -24,6 +24,9 @@ func wantSoft(t *testing.T, res *http.Response, retry time.Duration) {
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != eventStream {
 		t.Errorf("an EventSource is answered %d, %q", res.StatusCode, res.Header.Get("Content-Type"))
 	}
+	if res.ContentLength < 0 {
+		t.Fatal("an EventSource got a stream")
+	}
 	body := slurp(t, res)
 	field, ok := strings.CutPrefix(body, "retry: ")
 	ms, err := strconv.Atoi(strings.TrimSuffix(field, "\n"))
@@ -40,7 +43,7 @@ func wantHard(t *testing.T, res *http.Response, status int) {
 	t.Helper()
 	after, err := strconv.Atoi(res.Header.Get("Retry-After"))
 	if res.StatusCode != status || err != nil || after <= 0 {
-		t.Errorf("%d, Retry-After %q; want %d", res.StatusCode, res.Header.Get("Retry-After"), status)
+		t.Fatalf("%d, Retry-After %q; want %d", res.StatusCode, res.Header.Get("Retry-After"), status)
 	}
 	if body := slurp(t, res); strings.Contains(body, "retry:") {
 		t.Errorf("body %q", body)

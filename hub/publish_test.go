@@ -243,12 +243,13 @@ func TestTransportFailureIsNoSuccess(t *testing.T) {
 // Covers: PUB-25.
 func TestPublisherLeaves(t *testing.T) {
 	appending, left := make(chan struct{}), make(chan struct{})
-	requests := make(chan context.Context, 1)
+	requests, verdict := make(chan context.Context, 1), make(chan error, 1)
 	n := startNode(t, func(o *Options) {
 		o.Authorizer = witness{requests}
 		o.Transport = &faultyLog{Transport: newNode(t, nil).log, onAppend: func(ctx context.Context) error {
 			close(appending)
 			<-left
+			verdict <- ctx.Err()
 			return ctx.Err()
 		}}
 	})
@@ -259,6 +260,9 @@ func TestPublisherLeaves(t *testing.T) {
 	_ = conn.Close()
 	<-(<-requests).Done() // the server has noticed
 	close(left)
+	if err := <-verdict; err != nil {
+		t.Fatalf("the update goes with its publisher: %v", err)
+	}
 	s.want("x")
 }
 
