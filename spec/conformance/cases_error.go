@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -53,9 +54,7 @@ type refusal struct {
 func merged(a, b http.Header) http.Header {
 	m := http.Header{}
 	for _, h := range []http.Header{a, b} {
-		for k, v := range h {
-			m[k] = v
-		}
+		maps.Copy(m, h)
 	}
 	return m
 }

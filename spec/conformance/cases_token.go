@@ -30,10 +30,10 @@ func tokenCases() []Case {
 	}
 }
 
-// bothRoles tries a token in both roles; make gets the role's good description.
-func (p *Probe) bothRoles(ctx context.Context, want int, what string, make func(tokenSpec) string) {
-	p.wantStatus(p.post(ctx, bearer(make(p.pubSpec("*"))), "topic", p.topic("a")), want, "publish, %s", what)
-	p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(make(p.subSpec("*")))), want, "subscribe, %s", what)
+// bothRoles tries a token in both roles; token gets the role's good description.
+func (p *Probe) bothRoles(ctx context.Context, want int, what string, token func(tokenSpec) string) {
+	p.wantStatus(p.post(ctx, bearer(token(p.pubSpec("*"))), "topic", p.topic("a")), want, "publish, %s", what)
+	p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(token(p.subSpec("*")))), want, "subscribe, %s", what)
 }
 
 // compact signs header and payload, as they are, with HMAC-SHA256.
@@ -101,14 +101,14 @@ func tokenKeyHeaders(ctx context.Context, p *Probe) {
 		_ = ln.Close()
 		<-asked
 	}()
-	secret := "an attacker's secret of 32 bytes!"
+	stranger := "an attacker's own key of 32 bytes!!"
 	here := "http://" + ln.Addr().String() + "/keys"
 	for name, value := range map[string]any{
-		"jwk": map[string]any{"kty": "oct", "k": base64.RawURLEncoding.EncodeToString([]byte(secret)), "alg": "HS256"},
-		"jku": here, "x5u": here, "x5c": []string{base64.StdEncoding.EncodeToString([]byte(secret))},
+		"jwk": map[string]any{"kty": "oct", "k": base64.RawURLEncoding.EncodeToString([]byte(stranger)), "alg": "HS256"},
+		"jku": here, "x5u": here, "x5c": []string{base64.StdEncoding.EncodeToString([]byte(stranger))},
 	} {
 		p.bothRoles(ctx, http.StatusUnauthorized, "a stranger's key in "+name, func(s tokenSpec) string {
-			s.key = secret
+			s.key = stranger
 			return p.sign(s.header(name, value))
 		})
 	}
@@ -217,10 +217,10 @@ func tokenNotTold(ctx context.Context, p *Probe) {
 		if a.status < 400 {
 			p.Errorf("%s: status %d", what, a.status)
 		}
-		all := a.body
-		for _, values := range a.header {
-			all += "\n" + strings.Join(values, "\n")
-		}
+		var b strings.Builder
+		b.WriteString(a.body)
+		_ = a.header.Write(&b)
+		all := b.String()
 		for part := range strings.SplitSeq(token, ".") {
 			if len(part) > 4 && strings.Contains(all, part) {
 				p.Errorf("%s: the answer repeats the token: %.200q", what, all)

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +34,8 @@ type Probe struct {
 func newProbe(t Target) *Probe { return &Probe{Target: t, nonce: strings.ToLower(rand.Text()[:12])} }
 
 func (p *Probe) close() {
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		p.closers[i]()
+	for _, c := range slices.Backward(p.closers) {
+		c()
 	}
 }
 
@@ -75,9 +77,7 @@ func grants(name string, selectors ...string) claims {
 // with returns c with one more claim.
 func (c tokenSpec) with(name string, value any) tokenSpec {
 	m := claims{}
-	for k, v := range c.claims {
-		m[k] = v
-	}
+	maps.Copy(m, c.claims)
 	m[name] = value
 	c.claims = m
 	return c
@@ -86,9 +86,7 @@ func (c tokenSpec) with(name string, value any) tokenSpec {
 // header returns c with one more JOSE header parameter.
 func (c tokenSpec) header(name string, value any) tokenSpec {
 	m := map[string]any{}
-	for k, v := range c.jose {
-		m[k] = v
-	}
+	maps.Copy(m, c.jose)
 	m[name] = value
 	c.jose = m
 	return c
@@ -117,9 +115,7 @@ func (p *Probe) sign(s tokenSpec) string {
 		method = jwt.SigningMethodHS256
 	}
 	t := jwt.NewWithClaims(method, s.claims)
-	for k, v := range s.jose {
-		t.Header[k] = v
-	}
+	maps.Copy(t.Header, s.jose)
 	signed, err := t.SignedString([]byte(s.key))
 	if err != nil {
 		p.Fatalf("sign a token: %v", err)
@@ -190,9 +186,7 @@ func (p *Probe) try(ctx context.Context, method, target string, h http.Header, b
 	if err != nil {
 		return answer{}, err
 	}
-	for k, v := range h {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, h)
 	res, err := p.HTTP.Do(req)
 	if err != nil {
 		return answer{}, err
@@ -231,9 +225,7 @@ func (p *Probe) post(ctx context.Context, h http.Header, kv ...string) answer {
 // postRaw publishes a form that is already encoded.
 func (p *Probe) postRaw(ctx context.Context, h http.Header, body string) answer {
 	all := head("Content-Type", spec.MediaTypeForm)
-	for k, v := range h {
-		all[k] = v
-	}
+	maps.Copy(all, h)
 	return p.do(ctx, http.MethodPost, "", all, body)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,9 +64,7 @@ func (p *Probe) tryOpen(ctx context.Context, client *http.Client, query string, 
 		cancel()
 		return nil, err
 	}
-	for k, v := range h {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, h)
 	res, err := client.Do(req)
 	if err != nil {
 		cancel()

@@ -20,7 +20,7 @@ import (
 // page is a page in a headless browser, served from an origin of its own.
 type page struct {
 	t      *testing.T
-	ctx    context.Context //nolint:containedctx // chromedp's handle of a tab
+	ctx    context.Context // chromedp's handle of the tab
 	origin string
 }
 

@@ -64,7 +64,7 @@ type lines struct {
 func run(t *testing.T, name string, args ...string) *lines {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // programs of this test
+	cmd := exec.CommandContext(ctx, name, args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func TestRealClientCurlPublishesSubscribesAndResumes(t *testing.T) {
 	h.Start()
 	const topic = "https://example.com/curl"
 	publish := func(data string) string {
-		out, err := exec.CommandContext(t.Context(), curl, "-sS", "--fail-with-body", "-d", "topic="+topic, "--data-urlencode", "data="+data, //nolint:gosec // as the README has it
+		out, err := exec.CommandContext(t.Context(), curl, "-sS", "--fail-with-body", "-d", "topic="+topic, "--data-urlencode", "data="+data,
 			"-H", "Authorization: Bearer "+child.Token(t), h.URL).CombinedOutput()
 		if err != nil {
 			t.Fatalf("curl: %v: %s", err, out)

@@ -20,7 +20,7 @@ var packages = sync.OnceValue(func() error {
 	if installed("package-lock.json", filepath.Join("node_modules", ".package-lock.json")) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) //nolint:forbidigo // once for all tests
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts").CombinedOutput()
 	if err != nil {
@@ -58,6 +58,7 @@ func node(t *testing.T, h *child.Hub, library, topic string) *lines {
 
 // Covers: REC-01, SUB-28, SSE-W12, SSE-W6.
 func TestRealClientOfNpmResumes(t *testing.T) {
+	t.Parallel()
 	for _, library := range []string{"eventsource", "fetch-event-source"} {
 		t.Run(library, func(t *testing.T) {
 			t.Parallel()

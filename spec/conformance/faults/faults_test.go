@@ -64,7 +64,7 @@ func TestADataDirectoryThatCannotServeIsSaid(t *testing.T) {
 			t.Skip("the superuser may write everywhere")
 		}
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o500); err != nil { //nolint:gosec // a directory
+		if err := os.Chmod(dir, 0o500); err != nil {
 			t.Fatal(err)
 		}
 		refusesToStart(t, child.New(t, "--data-dir", filepath.Join(dir, "data")), dir)

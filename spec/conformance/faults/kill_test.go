@@ -55,7 +55,7 @@ func TestKillWhilePublishingLosesNothingAcknowledged(t *testing.T) {
 			})
 		}
 		select {
-		case <-time.After(200*time.Millisecond + rand.N(300*time.Millisecond)): //nolint:gosec // when the power fails
+		case <-time.After(200*time.Millisecond + rand.N(300*time.Millisecond)):
 		case <-ctx.Done():
 		}
 		h.Kill()
