@@ -31,8 +31,10 @@ func (h *Hub) admit(addr netip.Addr, subject string) error {
 	if err := over(h.open.total, h.o.MaxConnections, "max_connections", "to this hub"); err != nil {
 		return err
 	}
-	if err := over(h.open.perIP[addr], h.o.MaxConnectionsPerIP, "max_connections_per_ip", "from this address"); err != nil {
-		return err
+	if addr.IsValid() { // a peer on a unix socket that no proxy speaks for has none
+		if err := over(h.open.perIP[addr], h.o.MaxConnectionsPerIP, "max_connections_per_ip", "from this address"); err != nil {
+			return err
+		}
 	}
 	if subject != "" {
 		if err := over(h.open.perSubject[subject], h.o.MaxConnectionsPerSubject, "max_connections_per_subject", "with this token's subject"); err != nil {

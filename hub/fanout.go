@@ -33,14 +33,20 @@ func newFanout(log *slog.Logger, m *metrics.Metrics) *fanout {
 
 // deliver offers e to every subscriber that selects one of its topics and may see it.
 func (f *fanout) deliver(e transport.Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	defer func() {
 		if v := recover(); v != nil { // a matcher's defect must not stop the node
 			f.metrics.Panics.Inc()
 			f.log.Error("panic in fan-out", "panic", v, "position", e.Pos, "stack", string(debug.Stack()))
+			// Who was not reached reads the log instead; the defect then ends only the stream that has it.
+			for s := range f.all {
+				if s.round != f.round {
+					s.fallBehind()
+				}
+			}
 		}
 	}()
-	f.mu.Lock()
-	defer f.mu.Unlock()
 
 	if e.Pos > f.head {
 		f.head, f.headID = e.Pos, e.Update.ID

@@ -12,7 +12,7 @@ import (
 // ones are looked up by hash, templates are found by the literal text they begin with, and each distinct
 // one is evaluated once per topic (LIM-14, MAT-21). Guarded by the fan-out lock.
 type index struct {
-	every    *watchers                    // `*`
+	every    []*watchers                  // `*`, one for each kind of selector
 	exact    map[string][]*watchers       // by topic; several kinds of selector may name one topic
 	byPrefix prefixTree                   // the others
 	known    map[topic.Selector]*watchers // all of the above, to share and to remove
@@ -80,7 +80,7 @@ func (x *index) link(w *watchers) {
 	prefix, exact := w.matcher.Prefix()
 	switch {
 	case w.selector.Pattern == spec.Wildcard:
-		x.every = w
+		x.every = append(x.every, w)
 	case exact:
 		x.exact[prefix] = append(x.exact[prefix], w)
 	default:
@@ -92,7 +92,7 @@ func (x *index) unlink(w *watchers) {
 	prefix, exact := w.matcher.Prefix()
 	switch {
 	case w.selector.Pattern == spec.Wildcard:
-		x.every = nil
+		x.every = without(x.every, w)
 	case exact:
 		rest := without(x.exact[prefix], w)
 		if len(rest) == 0 {
@@ -108,8 +108,8 @@ func (x *index) unlink(w *watchers) {
 // match calls yield for every distinct selector that matches one of topics. A selector that matches
 // several topics is handed out once for each; the caller drops repeated subscribers.
 func (x *index) match(topics []string, yield func(*watchers)) {
-	if x.every != nil {
-		yield(x.every)
+	for _, w := range x.every {
+		yield(w)
 	}
 	for _, t := range topics {
 		for _, w := range x.exact[t] {

@@ -148,9 +148,7 @@ func checkIndex(t *testing.T, x *index, subscribers []*subscriber) {
 		}
 	}
 	linked := checkTree(t, &x.byPrefix.root, true)
-	if x.every != nil {
-		linked++
-	}
+	linked += len(x.every)
 	for topicName, list := range x.exact {
 		if len(list) == 0 {
 			t.Fatalf("an empty list is kept for %q", topicName)

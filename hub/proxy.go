@@ -64,41 +64,27 @@ func (h *Hub) trusts(a netip.Addr) bool {
 		return len(h.o.TrustedProxies) > 0
 	}
 	for _, p := range h.o.TrustedProxies {
-		if p.Contains(a) {
+		if p.Contains(a.WithZone("")) {
 			return true
 		}
 	}
 	return false
 }
 
-// forwarded reads Forwarded (RFC 7239) or, without it, X-Forwarded-*. The chain of addresses is walked
-// from the nearest: the first that is no trusted proxy is the client, whatever stands before it.
+// hop is what one proxy says of the request it received.
+type hop struct{ addr, scheme, host string }
+
+// forwarded reads X-Forwarded-* or, without X-Forwarded-For, Forwarded (RFC 7239). The hops are walked from
+// the nearest: the first that is no trusted proxy is the client. What stands before it was sent by the
+// client and is not read; a proxy that writes one family of headers must drop the other.
 func (h *Hub) forwarded(r *http.Request, addr netip.Addr, scheme, host string) (netip.Addr, string, string) {
-	var chain []string
-	if f := strings.Join(r.Header.Values("Forwarded"), ","); f != "" {
-		for element := range strings.SplitSeq(f, ",") {
-			for pair := range strings.SplitSeq(element, ";") {
-				name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-				value = strings.Trim(value, `"`)
-				switch strings.ToLower(name) {
-				case "for":
-					chain = append(chain, value)
-				case "proto":
-					scheme = knownScheme(value, scheme)
-				case "host":
-					host = value
-				}
-			}
+	hops := forwardedHops(r)
+	for i := len(hops) - 1; i >= 0; i-- {
+		scheme = knownScheme(hops[i].scheme, scheme)
+		if hops[i].host != "" {
+			host = hops[i].host
 		}
-	} else {
-		chain = strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-		scheme = knownScheme(last(r.Header.Get("X-Forwarded-Proto")), scheme)
-		if v := last(r.Header.Get("X-Forwarded-Host")); v != "" {
-			host = v
-		}
-	}
-	for i := len(chain) - 1; i >= 0; i-- {
-		a, ok := parseHop(chain[i])
+		a, ok := parseHop(hops[i].addr)
 		if !ok {
 			break
 		}
@@ -108,6 +94,38 @@ func (h *Hub) forwarded(r *http.Request, addr netip.Addr, scheme, host string) (
 		}
 	}
 	return addr, scheme, host
+}
+
+// forwardedHops lists the hops, the nearest last. X-Forwarded-Proto and -Host are no chains: they count for
+// the nearest hop.
+func forwardedHops(r *http.Request) []hop {
+	all := func(name string) string { return strings.Join(r.Header.Values(name), ",") }
+	var hops []hop
+	if f := all("Forwarded"); f != "" && all("X-Forwarded-For") == "" {
+		for element := range strings.SplitSeq(f, ",") {
+			var e hop
+			for pair := range strings.SplitSeq(element, ";") {
+				name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+				value = strings.Trim(value, `"`)
+				switch strings.ToLower(name) {
+				case "for":
+					e.addr = value
+				case "proto":
+					e.scheme = value
+				case "host":
+					e.host = value
+				}
+			}
+			hops = append(hops, e)
+		}
+		return hops
+	}
+	for a := range strings.SplitSeq(all("X-Forwarded-For"), ",") {
+		hops = append(hops, hop{addr: a})
+	}
+	nearest := &hops[len(hops)-1]
+	nearest.scheme, nearest.host = last(all("X-Forwarded-Proto")), last(all("X-Forwarded-Host"))
+	return hops
 }
 
 func last(list string) string {

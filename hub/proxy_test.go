@@ -202,3 +202,38 @@ func FuzzForwarded(f *testing.F) {
 		}
 	})
 }
+
+// What a client makes up must not pass for what a trusted proxy says.
+//
+// Covers: CORS-07, SUB-24, LIM-10.
+func TestSpoofedForwarding(t *testing.T) {
+	const proxy = "10.0.0.1:4711"
+	for name, c := range map[string]struct {
+		headers []string
+		want    seen
+	}{
+		"Forwarded passed through by a proxy that writes X-Forwarded": {
+			[]string{"Forwarded", "for=192.0.2.66;proto=https;host=evil.test", "X-Forwarded-For", "203.0.113.7", "X-Forwarded-Proto", "http"},
+			seen{"203.0.113.7", "http", "internal:3000"},
+		},
+		"Forwarded, proto and host of a spoofed left entry": {
+			[]string{"Forwarded", "for=192.0.2.66;proto=https;host=evil.test, for=203.0.113.7"},
+			seen{"203.0.113.7", "http", "internal:3000"},
+		},
+		"Forwarded, an entry of the nearest proxy without for": {
+			[]string{"Forwarded", "for=192.0.2.66, proto=https"},
+			seen{"10.0.0.1", "https", "internal:3000"},
+		},
+		"X-Forwarded-Proto and -Host, a line each": {
+			[]string{"X-Forwarded-Proto", "https", "X-Forwarded-Proto", "http", "X-Forwarded-Host", "evil.test", "X-Forwarded-Host", "hub.test"},
+			seen{"10.0.0.1", "http", "hub.test"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, func(o *Options) { o.TrustedProxies = prefixes("10.0.0.0/8") })
+			if got := resolve(t, n.Hub, proxy, false, c.headers...); got != c.want {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -61,8 +60,8 @@ func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *Hub) readUpdate(w http.ResponseWriter, r *http.Request, grant *auth.Grant) (*spec.Update, error) {
-	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); !strings.EqualFold(mt, spec.MediaTypeForm) ||
-		err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";") // parameters make no difference
+	if !strings.EqualFold(strings.TrimSpace(mediaType), spec.MediaTypeForm) {
 		return nil, &spec.Problem{
 			Status: http.StatusUnsupportedMediaType, Reason: "media_type",
 			Detail: "the body must be " + spec.MediaTypeForm,

@@ -28,7 +28,7 @@ func (h *Hub) routes() http.Handler {
 	r.Method(http.MethodHead, h.o.Path, h.handle("subscribe", h.subscribe))
 	r.Method(http.MethodPost, h.o.Path, h.handle("publish", h.publish))
 	r.Method(http.MethodOptions, h.o.Path, http.HandlerFunc(options))
-	r.MethodNotAllowed(h.handle("other", methodNotAllowed))
+	r.MethodNotAllowed(h.handle("other", h.methodNotAllowed))
 	r.NotFound(h.handle("other", notFound))
 	return r
 }
@@ -47,7 +47,11 @@ func options(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+// methodNotAllowed also gets methods that chi does not know, on any path.
+func (h *Hub) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path != h.o.Path {
+		return notFound(w, r)
+	}
 	w.Header().Set("Allow", allowedMethods)
 	return &spec.Problem{
 		Status: http.StatusMethodNotAllowed, Reason: "method",

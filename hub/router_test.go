@@ -130,3 +130,10 @@ func TestAbortIsNotAPanic(t *testing.T) {
 	r, w := newExchange(t, http.MethodGet, "/", "")
 	n.recoverPanics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).ServeHTTP(w, r)
 }
+
+// Covers: ERR-11.
+func TestUnknownMethodOnUnknownPath(t *testing.T) {
+	if w := newNode(t, nil).serve("BREW", "/nothing", ""); w.Code != http.StatusNotFound {
+		t.Errorf("status %d", w.Code)
+	}
+}

@@ -104,6 +104,15 @@ func (s *subscriber) offer(f *frame) {
 	s.notifyLocked()
 }
 
+// fallBehind drops the queue: the subscriber goes on from the log. Called under the fan-out lock.
+func (s *subscriber) fallBehind() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lagged = true
+	s.queue, s.queued = nil, 0
+	s.notifyLocked()
+}
+
 // notifyLocked tells the consumer once that there is something to look at.
 func (s *subscriber) notifyLocked() {
 	if s.ready {
