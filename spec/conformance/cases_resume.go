@@ -21,6 +21,7 @@ func resumeCases() []Case {
 		{"resume/unknown", []string{"REC-12", "REC-13", "REC-23"}, "An unknown id is answered earliest, replays nothing, and live updates follow.", resumeUnknown},
 		{"resume/without", []string{"REC-21"}, "Without a cursor neither header is sent.", resumeWithout},
 		{"resume/shared-id", []string{"REC-14", "PUB-15"}, "If several updates share an id the earliest counts.", resumeShared},
+		{"resume/trimmed", []string{"REC-12", "REC-16"}, "The cursor just before the oldest update kept is confirmed, an older one is not.", resumeTrimmed},
 		{"resume/long-history", []string{"REC-06", "LIM-15"}, "A long history comes whole and in order.", resumeLong},
 	}
 }
@@ -283,5 +284,35 @@ func resumeLong(ctx context.Context, p *Probe) {
 		if e := s.next(); !strings.HasPrefix(e.data, fmt.Sprint(i, " ")) {
 			p.Fatalf("got %.12q where update %d was due", e.data, i)
 		}
+	}
+}
+
+func resumeTrimmed(ctx context.Context, p *Probe) {
+	if p.History <= 0 {
+		p.Skipf("needs a hub that keeps few updates")
+	}
+	topic := p.topic("a")
+	for _, made := range []bool{true, false} { // ids made by the hub, and the publisher's own
+		const gone = 4
+		ids := make([]string, p.History+gone)
+		for i := range ids {
+			kv := []string{"topic", topic, "data", fmt.Sprint(i)}
+			if !made {
+				kv = append(kv, "id", fmt.Sprint(p.nonce, i))
+			}
+			ids[i] = p.publish(ctx, kv...)
+		}
+		s := p.resume(ctx, ids[gone-1], topic)
+		s.wantCursor(ids[gone-1], fmt.Sprintf("nothing lost after it, made by the hub: %v", made))
+		for i := gone; i < len(ids); i++ {
+			s.want(fmt.Sprint(i))
+		}
+		p.resume(ctx, ids[gone-2], topic).wantCursor("earliest", fmt.Sprintf("one update lost after it, made by the hub: %v", made))
+		p.resume(ctx, ids[0], topic).wantCursor("earliest", fmt.Sprintf("several updates lost after it, made by the hub: %v", made))
+		s = p.resume(ctx, ids[len(ids)-2], topic)
+		s.wantCursor(ids[len(ids)-2], "a recent one")
+		s.want(fmt.Sprint(len(ids) - 1))
+		s = p.resume(ctx, "earliest", topic)
+		s.want(fmt.Sprint(gone))
 	}
 }

@@ -38,6 +38,7 @@ type Target struct {
 	Heartbeat    time.Duration // the hub's heartbeat; 0 skips the cases that need a short one
 	Lifetime     time.Duration // the hub's maximum connection lifetime; 0 skips the cases that need a short one
 	WriteTimeout time.Duration // the hub's write timeout; 0 skips the cases that stall a reader
+	History      int           // how many updates the hub keeps, when it is few and nobody else publishes; 0 skips the case
 	NoRetry      bool          // the hub sends no retry field of its own (SSE-W12)
 	NoHTTP2      bool          // the hub speaks neither h2 nor h2c (SUB-23)
 

@@ -160,3 +160,13 @@ func TestTheHubCutsWhoeverTakesNothing(t *testing.T) {
 	target.WriteTimeout = 500 * time.Millisecond
 	judge(t, target, pick(t, "lifetime/no-progress"))
 }
+
+func TestTheHubConformsWithAShortHistory(t *testing.T) {
+	for _, transport := range []string{"memory"} {
+		t.Run(transport, func(t *testing.T) {
+			_, target := startHub(t, func(c *app.Config) { c.Transport, c.HistoryMaxMessages = transport, 6 })
+			target.History = 6
+			judge(t, target, pick(t, "resume/trimmed"))
+		})
+	}
+}
