@@ -110,7 +110,7 @@ func idsConfig(o Options) jetstream.StreamConfig {
 func idsName(prefix string) string { return prefix + "-ids" }
 
 // openStream looks a stream up and creates it if it is absent. Of an existing stream it changes nothing but
-// the limits, and these only if they differ.
+// the limits, and these only if they differ, and a duplicates window that is too short for our retries.
 func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	s, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -122,10 +122,12 @@ func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.Stre
 		return nil, fmt.Errorf("jetstream: open stream %q: %w", want.Name, err)
 	}
 	have := s.CachedInfo().Config
-	if have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge {
+	if have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge &&
+		have.Duplicates >= want.Duplicates {
 		return s.CachedInfo(), nil
 	}
 	have.MaxMsgs, have.MaxBytes, have.MaxAge = want.MaxMsgs, want.MaxBytes, want.MaxAge
+	have.Duplicates = max(have.Duplicates, want.Duplicates)
 	if have.MaxAge > 0 {
 		have.Duplicates = min(have.Duplicates, have.MaxAge) // the server insists
 	}

@@ -49,6 +49,12 @@ func TestOnlyLimitsThatDifferAreChanged(t *testing.T) {
 			t.Errorf("limits are %d, %d, %v; want %+v", c.MaxMsgs, c.MaxBytes, c.MaxAge, o)
 		}
 	}
+	if stream, err = l.js.Stream(t.Context(), "cinnabar"); err != nil {
+		t.Fatal(err)
+	}
+	if d := stream.CachedInfo().Config.Duplicates; d != duplicatesWindow {
+		t.Errorf("shortened with the age, the duplicates window has remained at %v", d)
+	}
 	s, err := l.Span(t.Context())
 	if err != nil || s.First != 7 || s.Last != 10 {
 		t.Errorf("span is %+v, %v; want what 4 messages left", s, err)

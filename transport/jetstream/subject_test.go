@@ -35,6 +35,8 @@ func TestSubjectOfTopics(t *testing.T) {
 		{[]string{"books/1"}, "p.u.t.-.#"},
 		{[]string{"#general"}, "p.u.t.-.#"},
 		{[]string{"http://["}, "p.u.t.-.#"},
+		{[]string{"https://example.com/@a"}, "p.u.t.https.example=2Ecom.=40a.#"},
+		{[]string{"https://example.com/" + strings.Repeat("@", 2000)}, "p.u.t.-.#"}, // would take long to parse
 		{[]string{"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}, "p.u.t.urn.-.#"},
 		{[]string{"https://example.com/a", "https://example.com/b"}, "p.u.m.https.example=2Ecom"},
 		{[]string{"https://example.com/a", "http://example.com/b"}, "p.u.m.-.-"},

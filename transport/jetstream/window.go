@@ -250,14 +250,12 @@ func (w *window) read(after, upto transport.Position, topics []string) (batch []
 	if topics != nil {
 		return w.pick(after, upto, topics)
 	}
-	i := w.index(after + 1)
-	for ; i < len(w.entries) && w.entries[i].Pos <= upto; i++ {
-		if len(batch) == scanBatch {
-			return batch, batch[scanBatch-1].Pos, true
-		}
-		batch = append(batch, w.entries[i])
+	i, end := w.index(after+1), w.index(upto+1)
+	if end-i > scanBatch {
+		end = i + scanBatch
+		upto = w.entries[end-1].Pos
 	}
-	return batch, upto, true
+	return slices.Clone(w.entries[i:end]), upto, true
 }
 
 // pick merges the places of several topics. Called with mu held.
