@@ -87,16 +87,22 @@ func (e *embedded) InProcessConn() (net.Conn, error) {
 	return nil, errors.New("jetstream: the server is not running")
 }
 
-// trouble returns what the server says is wrong with its store, "" for nothing.
-func (e *embedded) trouble() string {
+// trouble returns what the server says is wrong with its store, "" for nothing. The server measures its own
+// readiness by a millisecond of the clock, which a process that was stopped meanwhile has not had: what is
+// truly wrong is so three times.
+func (e *embedded) trouble() (text string) {
 	s := e.current.Load()
 	if s == nil {
 		return "the server is not running"
 	}
-	if h := s.Healthz(&server.HealthzOptions{Account: account}); h.StatusCode != healthy {
-		return orElse(h.Error, h.Status)
+	for range 3 {
+		h := s.Healthz(&server.HealthzOptions{Account: account})
+		if h.StatusCode == healthy {
+			return ""
+		}
+		text = orElse(h.Error, h.Status)
 	}
-	return ""
+	return text
 }
 
 // connect makes the client connection. closed is called when it has ended for good.
