@@ -151,3 +151,31 @@ func BenchmarkReserved(b *testing.B) {
 		})
 	}
 }
+
+// A topic that would cost the parser too much is kept out, if it could be reserved at all.
+//
+// Covers: SEC-15, PUB-07.
+func TestReservedIsBounded(t *testing.T) {
+	hub, err := url.Parse("https://hub.example.com/.well-known/mercure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := NewNamespace(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Repeat("@", maxAt+1)
+	for topic, want := range map[string]bool{
+		"https://" + at + "x/mercure":                 true,
+		"https://" + at + "x/books":                   false, // does not name the hub
+		"#" + at:                                      false,
+		"https://x/books?mercure" + at:                false,
+		"https://u@x/.well-known/mercure/a":           true,
+		"https://" + at[1:] + "x/elsewhere/mercure":   false,
+		"https://" + at[1:] + "x/.well-known/mercure": true,
+	} {
+		if got := ns.Reserved(topic, false); got != want {
+			t.Errorf("%q: reserved is %v, want %v", topic, got, want)
+		}
+	}
+}
