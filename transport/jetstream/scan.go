@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 
-	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
@@ -84,14 +82,18 @@ func (l *Log) readChecked(ctx context.Context, after, upto transport.Position) (
 	return batch, next, nil
 }
 
-// plainTopics returns the topics that the selectors name, if each selects one topic: a classic selector
-// without a brace is a plain string, except the wildcard (MAT-01).
+// plainTopics returns the topics that the selectors name, if each selects one topic.
 func plainTopics(hint []topic.Selector) (topics []string, plain bool) {
 	for _, s := range hint {
-		if s.Kind != topic.Classic || s.Pattern == spec.Wildcard || strings.Contains(s.Pattern, "{") {
+		m, err := topic.Compile(s, nil, topic.Limits{})
+		if err != nil {
 			return nil, false
 		}
-		topics = append(topics, s.Pattern)
+		only, exact := m.Prefix()
+		if !exact {
+			return nil, false
+		}
+		topics = append(topics, only)
 	}
 	return topics, len(topics) > 0
 }
