@@ -71,9 +71,12 @@ func carrierPrecedence(ctx context.Context, p *Probe) {
 }
 
 func carrierScheme(ctx context.Context, p *Probe) {
+	s := p.listen(ctx, p.topic("a"))
 	for _, scheme := range []string{"Bearer", "bearer", "BEARER", "bEaReR"} {
 		h := head("Authorization", scheme+" "+p.publisher("*"))
-		p.wantStatus(p.post(ctx, h, "topic", p.topic("a")), http.StatusOK, "%s", scheme)
+		if p.wantStatus(p.post(ctx, h, "topic", p.topic("a"), "data", scheme), http.StatusOK, "%s", scheme) {
+			s.want(scheme)
+		}
 	}
 }
 

@@ -181,8 +181,11 @@ func csrfListed(ctx context.Context, p *Probe) {
 }
 
 func csrfToken(ctx context.Context, p *Probe) {
+	s := p.listen(ctx, p.topic("a"))
 	for _, from := range []http.Header{nil, head("Origin", evilOrigin), head("Origin", "null"), head("Referer", evilOrigin+"/")} {
-		p.wantStatus(p.post(ctx, merged(bearer(p.publisher("*")), from), "topic", p.topic("a")), http.StatusOK, "%v", from)
+		if p.wantStatus(p.post(ctx, merged(bearer(p.publisher("*")), from), "topic", p.topic("a"), "data", "x"), http.StatusOK, "%v", from) {
+			s.want("x")
+		}
 	}
 }
 

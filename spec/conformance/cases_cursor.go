@@ -92,7 +92,9 @@ func cursorOpaque(ctx context.Context, p *Probe) {
 	const n = 6
 	ids := make([]string, n)
 	for i := range ids {
-		ids[i] = p.publish(ctx, "topic", topic)
+		if ids[i] = p.publish(ctx, "topic", topic); len(ids[i]) < 16 {
+			p.Fatalf("the id %q cannot be unique", ids[i])
+		}
 	}
 	ascending := true
 	for i := 1; i < n; i++ {

@@ -129,7 +129,9 @@ func errorPlain(ctx context.Context, p *Probe) {
 		if r.code != "-" {
 			continue
 		}
-		if v := r.ask(ctx, p, nil).header.Get("WWW-Authenticate"); strings.Contains(v, "error") {
+		a := r.ask(ctx, p, nil)
+		p.wantStatus(a, r.status, "%s", r.what)
+		if v := a.header.Get("WWW-Authenticate"); strings.Contains(v, "error") {
 			p.Errorf("%s: WWW-Authenticate: %s", r.what, v)
 		}
 	}

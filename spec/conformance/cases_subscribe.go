@@ -226,6 +226,7 @@ func subscribeHTTP2(ctx context.Context, p *Probe) {
 
 func subscribeUnknownPath(ctx context.Context, p *Probe) {
 	u, _ := url.Parse(p.URL)
+	p.listen(ctx, p.topic("a")).Close()
 	for _, path := range []string{"/" + p.nonce, u.Path + "x", u.Path + "/" + p.nonce, "/%2e/" + strconv.Itoa(len(p.nonce))} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			a := p.do(ctx, method, u.Scheme+"://"+u.Host+path+"?"+topics(p.topic("a")), bearer(p.subscriber()), "")
