@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,11 +33,14 @@ const Key = "a secret for tests alone, of 40 bytes ..."
 // startLimit is how long a hub may take to start, on a machine that is busy with other tests.
 const startLimit = 30 * time.Second
 
+var built atomic.Pointer[string] // the folder that holds the binary, once it is there
+
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "cinnabar-test-")
 	if err != nil {
 		return "", err
 	}
+	built.Store(&dir)
 	path := filepath.Join(dir, "cinnabar")
 	if runtime.GOOS == "windows" {
 		path += ".exe"
@@ -51,8 +55,8 @@ var binary = sync.OnceValues(func() (string, error) {
 // Main runs a package's tests and removes the binary that they built: TestMain calls it.
 func Main(m *testing.M) int {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if dir := built.Load(); dir != nil {
+		_ = os.RemoveAll(*dir)
 	}
 	return code
 }
