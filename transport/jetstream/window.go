@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sort"
 	"sync"
@@ -103,6 +104,9 @@ func (l *Log) extendWindow(ctx context.Context, after, upto transport.Position, 
 		w.filling = nil
 		ok := w.covers(after, upto)
 		w.mu.Unlock()
+		if errors.Is(err, transport.ErrTrimmed) && from != after {
+			return false, nil // that is what the window was to have, not what the caller asked for
+		}
 		if err != nil || ok || !back {
 			return ok, err
 		}
@@ -113,7 +117,7 @@ func (l *Log) extendWindow(ctx context.Context, after, upto transport.Position, 
 // missing returns which piece to read next so that the window comes to cover what follows `after`: a piece
 // before it (back), or one that ends with the log. Called with mu held.
 func (w *window) missing(after transport.Position, x extent) (from, to transport.Position, back bool) {
-	if w.upto == 0 || x.last > w.upto+windowReach { // empty, or left behind: begin anew
+	if w.upto == 0 || x.last > w.upto+windowReach || w.upto+1 < x.first { // empty, left behind, or its end has left the log: begin anew
 		return after, x.last, false
 	}
 	if after >= w.after {

@@ -162,7 +162,7 @@ func TestTheHubCutsWhoeverTakesNothing(t *testing.T) {
 }
 
 func TestTheHubConformsWithAShortHistory(t *testing.T) {
-	for _, transport := range []string{"memory"} {
+	for _, transport := range []string{"memory", "jetstream"} {
 		t.Run(transport, func(t *testing.T) {
 			_, target := startHub(t, func(c *app.Config) { c.Transport, c.HistoryMaxMessages = transport, 6 })
 			target.History = 6
