@@ -62,7 +62,7 @@ cross: ## vet and build for every platform
 	done
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (20s)
+fuzz: ## each fuzz target for FUZZTIME (20s, or a number of inputs: 10000x)
 	.ci/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
@@ -71,14 +71,14 @@ bench: ## benchmarks matching BENCH, ready for benchstat (COUNT=10 for a compari
 
 .PHONY: browser
 browser: ## real clients: headless Chromium, npm packages on Node, curl
-	CI=true go test -count=1 -v -run 'Browser|RealClient' ./...
+	CI=true go test -count=1 -v ./spec/conformance/clients
 
 .PHONY: conform
-conform: ## the conformance suite against HUB=url (KEY, or PUBLISHER_KEY and SUBSCRIBER_KEY)
-	go run ./cmd/cinnabar conformance $(HUB) --publisher-key '$(or $(PUBLISHER_KEY),$(KEY))' --subscriber-key '$(or $(SUBSCRIBER_KEY),$(KEY))'
+conform: ## the conformance suite against HUB=url (KEY, or PUBLISHER_KEY and SUBSCRIBER_KEY; more in FLAGS)
+	go run ./cmd/cinnabar conformance $(HUB) --publisher-key '$(or $(PUBLISHER_KEY),$(KEY))' --subscriber-key '$(or $(SUBSCRIBER_KEY),$(KEY))' $(FLAGS)
 
 .PHONY: cases
-cases: build ## black-box cases from public bug reports, in the module CASES, against a hub of our own
+cases: build ## the conformance suite, and black-box cases of the module CASES, against a hub of our own
 	.ci/cases.sh $(CASES)
 
 .PHONY: readme

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Black-box cases drawn from public bug reports, against the real program: .ci/cases.sh FOLDER
+# The conformance suite and black-box cases drawn from public bug reports, against the real program: .ci/cases.sh FOLDER
 # FOLDER is a Go module whose tests read HUB_URL and HUB_KEY. `make cases CASES=FOLDER` builds ./cinnabar first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +11,7 @@ cases=$(cd "${1:?the folder of the cases}" && pwd)
 skip='^TestC3[3456]$'
 
 start_hub --anonymous
+CINNABAR_KEY=$HUB_KEY ./cinnabar conformance "$HUB_URL" --anonymous
 (cd "$cases" && go test -count=1 -skip "$skip" -v ./...) | tee "$scratch/cases.out" | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 ran=$(grep -cE '^--- PASS: TestC[0-9]+' "$scratch/cases.out" || true)
