@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,8 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"cinnabar": m
 // scriptPatience bounds the wait for a hub of a script to start; it is only reached when something is broken.
 const scriptPatience = 30 * time.Second
 
-// TestScripts runs the stories in testdata/script with the real main. Beside testscript's own commands there are
+// TestScripts runs the stories in testdata/script with the real main. STEADY is an address that hubs can be
+// started at again. Beside testscript's own commands there are
 //
 //	ready           waits until a hub started with & serves, and sets HUB to its URL and ADDR to its address
 //	stopping        waits until it has begun to stop
@@ -30,10 +32,8 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("KEY", "an-hmac-secret-of-more-than-32-bytes")
-			if err := listenForNotices(e); err != nil {
-				return err
-			}
-			return nil
+			e.Setenv("STEADY", steadyAddress(t))
+			return listenForNotices(e)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"ready":    cmdReady,
@@ -41,6 +41,21 @@ func TestScripts(t *testing.T) {
 			"exits":    cmdExits,
 		},
 	})
+}
+
+// steadyAddress is an address that a hub can be started at again and again: its port is outside the range
+// from which systems take the local ports of connections, any of which could have it in between.
+func steadyAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := "127.0.0.1:" + strconv.Itoa(20000+rand.IntN(12000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port found")
+	return ""
 }
 
 type noticesKey struct{}
