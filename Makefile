@@ -104,7 +104,7 @@ deps: ## rewrite docs/dependencies.txt, the modules that end up in the binary
 
 .PHONY: image
 image: ## container image cinnabar:VERSION
-	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t cinnabar:$(VERSION) .
+	docker build -f docker/Dockerfile -t cinnabar:$(VERSION) .
 
 .PHONY: release
 release: ## static, reproducible binaries and their checksums in dist/
@@ -112,7 +112,7 @@ release: ## static, reproducible binaries and their checksums in dist/
 	@for p in $(RELEASES); do \
 	  os=$${p%/*} arch=$${p#*/}; ext=; [ $$os = windows ] && ext=.exe; \
 	  echo "  $$p"; \
-	  GOFLAGS= GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -buildid=' \
+	  GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 go build -buildvcs=true -trimpath -ldflags '-s -w -buildid=' \
 	    -o dist/cinnabar-$(VERSION)-$$os-$$arch$$ext ./cmd/cinnabar; \
 	done
 	cd dist && sha256sum cinnabar-* > SHA256SUMS && cat SHA256SUMS
