@@ -24,7 +24,7 @@ import (
 func TestChurn(t *testing.T) {
 	for name, hijack := range map[string]bool{"shard": true, "handler": false} {
 		t.Run(name, func(t *testing.T) {
-			n := startNode(t, func(o *Options) { o.SubscriberBuffer = 300 })
+			n := startNode(t, func(o *Options) { o.SubscriberBuffer = 1 })
 			n.noHijack = !hijack
 			churn(t, n, 24, 3, 200)
 			if n := testutil.ToFloat64(n.metrics.Lagged); n == 0 {

@@ -42,7 +42,7 @@ func (f *fanout) deliver(e transport.Entry) {
 			// Who was not reached reads the log instead; the defect then ends only the stream that has it.
 			for s := range f.all {
 				if s.round != f.round {
-					s.fallBehind()
+					s.fallBehind(e.Pos)
 				}
 			}
 		}
@@ -98,8 +98,8 @@ func (f *fanout) leave(s *subscriber) {
 	f.metrics.Selectors.Set(float64(len(f.index.known)))
 }
 
-// rejoin empties the queue of a subscriber that has fallen behind and returns the position up to which
-// it has to read the log: everything later is offered to it again.
+// rejoin lets a subscriber that has fallen behind be offered frames again and returns the position up to
+// which it has to read the log. Called by its consumer.
 func (f *fanout) rejoin(s *subscriber) transport.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()

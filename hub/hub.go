@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -61,16 +62,18 @@ type Options struct {
 // methods are safe for concurrent use.
 type Hub struct {
 	// static after construction
-	o         Options
-	log       *slog.Logger
-	metrics   *metrics.Metrics
-	base      *url.URL
-	namespace *spec.Namespace
-	compiled  *topic.Cache
-	fanout    *fanout
-	handler   http.Handler
-	shards    shards
-	noHijack  bool // tests: every stream keeps its handler, no goroutine waits for a descriptor
+	o           Options
+	log         *slog.Logger
+	metrics     *metrics.Metrics
+	base        *url.URL
+	namespace   *spec.Namespace
+	compiled    *topic.Cache
+	fanout      *fanout
+	handler     http.Handler
+	shards      shards
+	recycler    *recycler
+	bodyTimeout time.Duration
+	noHijack    bool // tests: every stream keeps its handler, no goroutine waits for a descriptor
 
 	notReady atomic.Bool
 	draining atomic.Bool
@@ -120,10 +123,11 @@ func New(o Options) (*Hub, error) {
 	h := &Hub{
 		o: o, log: o.Logger, metrics: o.Metrics, base: base, namespace: ns,
 		compiled: topic.NewCache(compiledSelectors, base, topic.Limits{PatternBytes: o.Limits.SelectorBytes, Variables: o.Limits.Variables}),
-		fanout:   newFanout(o.Logger, o.Metrics),
-		open:     openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
+		fanout:   newFanout(o.Logger, o.Metrics), bodyTimeout: bodyTimeout,
+		open: openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
 	}
 	h.handler = h.routes()
+	h.recycler = newRecycler(h)
 	return h, nil
 }
 
@@ -139,14 +143,14 @@ func (h *Hub) Run(ctx context.Context) error {
 	// The follower outlives ctx a little, so that streams end after what they were offered.
 	follow, stopFollow := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopFollow()
+	interest, err := h.o.Transport.Follow(follow, h.fanout.deliver)
+	if err != nil {
+		return fmt.Errorf("hub: follow the log: %w", err)
+	}
 	if !h.noHijack {
 		if err := h.shards.start(h); err != nil {
 			return err
 		}
-	}
-	interest, err := h.o.Transport.Follow(follow, h.fanout.deliver)
-	if err != nil {
-		return fmt.Errorf("hub: follow the log: %w", err)
 	}
 	span, err := h.o.Transport.Span(ctx)
 	if err == nil {
@@ -156,10 +160,20 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.interest, h.ctx = interest, ctx
 	h.mu.Unlock()
 
+	recycling := make(chan struct{})
+	go func() {
+		defer close(recycling)
+		h.recycler.run()
+	}()
+	defer func() { h.recycler.stop(); <-recycling }()
+
 	h.shards.run(ctx) // until ctx ends and the shards' streams have left
 	<-ctx.Done()
 	for _, s := range h.fanout.snapshot() {
 		s.end(endDrain)
+		if k, ok := s.sink.(*h1Sink); ok { // a goroutine may wait in a write
+			_ = k.conn.SetWriteDeadline(time.Now().Add(stopPatience))
+		}
 	}
 	h.mu.Lock()
 	h.interest = nil // no new streams
@@ -192,8 +206,10 @@ func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
 	h.SetNotReady()
 	h.draining.Store(true)
 	h.mu.Lock()
-	idle := make(chan struct{})
-	h.idle = idle
+	if h.idle == nil {
+		h.idle = make(chan struct{})
+	}
+	idle := h.idle
 	if h.open.total == 0 {
 		close(idle)
 		h.idle = nil
@@ -249,6 +265,16 @@ func (h *Hub) stopping() bool {
 func (h *Hub) adopt(s *subscriber) bool {
 	k, ok := s.sink.(*h1Sink)
 	return ok && h.shards.take(s, k)
+}
+
+// recycle serves further requests on a connection whose stream has ended as planned, unless the node is
+// on its way out.
+func (h *Hub) recycle(c net.Conn) {
+	if h.draining.Load() || h.stopping() {
+		_ = c.Close()
+		return
+	}
+	h.recycler.give(c)
 }
 
 // spawn gives a stream that has fallen behind a goroutine of its own again.

@@ -36,6 +36,14 @@ func clientAddr(r *http.Request) netip.Addr {
 	return a
 }
 
+// clientName is clientAddr for the log.
+func clientName(r *http.Request) string {
+	if a := clientAddr(r); a.IsValid() {
+		return a.String()
+	}
+	return "unix socket"
+}
+
 // perClient drops the half of an IPv6 address that its owner chooses at will.
 func perClient(a netip.Addr) netip.Addr {
 	if a.Is4() || !a.IsValid() {

@@ -13,8 +13,20 @@ import (
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
-// bodyTimeout is how long a publisher may take to send its body.
+// bodyTimeout is how long a client may take to send a body.
 const bodyTimeout = 30 * time.Second
+
+// boundBodies gives every body its time. It stands outside of everything that refuses: before an answer
+// is sent, net/http reads what is left of a body, for as long as that takes. On HTTP/1 the deadline is lifted when
+// the body has ended; on HTTP/2, where it is the stream's, with the handler.
+func (h *Hub) boundBodies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)) // not every test's writer has deadlines
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // publish takes a publication. The order of its checks is PUB-28: size, authentication, form, topics and
 // fields, authorisation, dispatch.
@@ -67,10 +79,7 @@ func (h *Hub) readUpdate(w http.ResponseWriter, r *http.Request, grant *auth.Gra
 			Detail: "the body must be " + spec.MediaTypeForm,
 		}
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every test's writer has deadlines
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.o.Limits.BodyBytes))
-	_ = rc.SetReadDeadline(time.Time{})
 	if err != nil {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			return nil, h.bodyTooLarge()

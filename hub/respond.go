@@ -51,7 +51,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, action string, err 
 	id := requestID(r.Context())
 	h.metrics.Refused.WithLabelValues(action, p.Reason).Inc()
 	h.log.InfoContext(r.Context(), "request refused", "request_id", id, "action", action, "status", p.Status,
-		"reason", p.Reason, "detail", p.Detail, "cause", causeText(p.Cause), "client", clientAddr(r).String())
+		"reason", p.Reason, "detail", p.Detail, "cause", causeText(p.Cause), "client", clientName(r))
 
 	head := w.Header()
 	if p.Challenge {

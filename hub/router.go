@@ -19,6 +19,7 @@ const allowedMethods = "GET, HEAD, POST, OPTIONS"
 func (h *Hub) routes() http.Handler {
 	r := chi.NewRouter()
 	r.Use(
+		h.boundBodies,   // no answer waits for a body for ever
 		withRequestID,   // every answer can be found in the log
 		h.recoverPanics, // one request's defect is its own
 		h.resolveClient, // who is behind a trusted proxy

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,6 +106,9 @@ func (sh *shard) run(ctx context.Context) {
 			for _, s := range sh.due {
 				s.end(endDrain)
 			}
+			for _, s := range slices.Clone(sh.due) {
+				sh.schedule(s, sh.nextLook(s, time.Now())) // sooner than was planned
+			}
 		}
 		sh.mu.Lock()
 		batch, sh.waiting = sh.waiting, batch[:0]
@@ -146,19 +150,27 @@ func (sh *shard) serve(s *subscriber) {
 		if len(s.rest) > 0 && !sh.writeRest(s) {
 			return
 		}
-		if s.closing {
-			sh.drop(s, s.endingWhy())
+		if s.closing { // and all of the body is written
+			sh.leave(s, nil)
+			s.sink.(*h1Sink).release()
+			sh.hub.forget(s, s.endingWhy())
 			return
+		}
+		now := time.Now()
+		why := s.over(now)
+		if why != endNone && s.endsAtOnce(why, now) {
+			sh.beginEnd(s)
+			continue
 		}
 		frames, lagged := s.take(sh.frames[:0], batchBytes)
 		sh.frames = frames
 		switch {
-		case lagged:
+		case why == endNone && lagged:
 			sh.release(s)
 			return
 		case len(frames) > 0:
 			sh.join(s, frames)
-		case s.endingWhy() != endNone:
+		case why != endNone:
 			sh.beginEnd(s)
 		default:
 			return
@@ -199,8 +211,8 @@ func (sh *shard) begin(s *subscriber) bool {
 func (sh *shard) join(s *subscriber, frames []*frame) {
 	k := s.sink.(*h1Sink)
 	var (
-		b      []byte
-		joined int
+		b               []byte
+		joined, largest int
 	)
 	for _, f := range frames {
 		if !s.wants(f) {
@@ -209,6 +221,7 @@ func (sh *shard) join(s *subscriber, frames []*frame) {
 		if f.pos > s.pos {
 			s.pos = f.pos
 		}
+		largest = max(largest, f.size())
 		switch joined++; joined {
 		case 1:
 			b = f.wire(k.chunk) // alone it needs no copy
@@ -224,15 +237,15 @@ func (sh *shard) join(s *subscriber, frames []*frame) {
 		return
 	}
 	sh.hub.metrics.Delivered.Add(float64(joined))
-	sh.put(s, b, joined > 1)
+	sh.put(s, b, joined > 1, largest)
 	if cap(sh.scratch) > 4*batchBytes {
 		sh.scratch = nil
 	}
 }
 
-// put writes b as far as the socket takes it and keeps the rest; shared says that b must be copied to
-// be kept. s.rest must be empty.
-func (sh *shard) put(s *subscriber, b []byte, shared bool) {
+// put writes b, whose largest event has `largest` bytes, as far as the socket takes it and keeps the rest;
+// shared says that b must be copied to be kept. s.rest must be empty.
+func (sh *shard) put(s *subscriber, b []byte, shared bool, largest int) {
 	n := sh.tryWrite(s, b)
 	s.lastSent = time.Now()
 	if n == len(b) {
@@ -241,9 +254,9 @@ func (sh *shard) put(s *subscriber, b []byte, shared bool) {
 	if s.rest = b[n:]; shared {
 		s.rest = append([]byte(nil), b[n:]...)
 	}
-	s.need = min(progressBytes, len(b))
+	s.need = min(progressBytes, largest)
 	s.madeProgress(s.lastSent)
-	sh.schedule(s, s.lastSent.Add(sh.hub.o.WriteTimeout))
+	sh.schedule(s, sh.nextLook(s, s.lastSent))
 }
 
 // writeRest reports whether the socket has taken everything that was left.
@@ -262,6 +275,7 @@ func (sh *shard) writeRest(s *subscriber) bool {
 		return false
 	}
 	s.rest = nil
+	sh.schedule(s, sh.nextLook(s, now))
 	return true
 }
 
@@ -297,28 +311,37 @@ func (sh *shard) tryWrite(s *subscriber, b []byte) int {
 // onTime is called when a stream's time has come.
 func (sh *shard) onTime(s *subscriber, now time.Time) {
 	defer sh.contain(s)
+	why := s.over(now)
 	switch {
+	case why != endNone && !now.Before(s.cut(now)):
+		sh.drop(s, why)
+		return
 	case len(s.rest) > 0 && sh.stalled(s, now):
 		sh.drop(s, endStalled)
 		return
-	case !s.endAt.IsZero() && !now.Before(s.endAt) && s.endingWhy() == endNone:
-		s.end(s.endWhy)
-	case len(s.rest) == 0 && s.heartbeatDue(now):
+	case why == endNone && len(s.rest) == 0 && s.heartbeatDue(now):
 		sh.hub.metrics.Heartbeats.Inc()
-		sh.put(s, appendRaw(nil, heartbeat, s.sink.chunked()), false)
+		b := appendRaw(nil, heartbeat, s.sink.chunked())
+		sh.put(s, b, false, len(b))
 	}
 	sh.schedule(s, sh.nextLook(s, now))
 }
 
 // nextLook is when s needs attention next.
 func (sh *shard) nextLook(s *subscriber, now time.Time) time.Time {
+	var at time.Time
+	switch {
+	case s.endingWhy() != endNone:
+		at = s.cut(now)
+	case len(s.rest) > 0:
+		at = s.endAt
+	default:
+		return s.nextDue()
+	}
 	if len(s.rest) > 0 {
-		return s.progress.Add(sh.hub.o.WriteTimeout)
+		at = earlier(at, s.progress.Add(sh.hub.o.WriteTimeout))
 	}
-	if s.endingWhy() != endNone { // on its way out; the end itself is pushed by events
-		return now.Add(sh.hub.o.WriteTimeout)
-	}
-	return s.nextDue()
+	return at
 }
 
 func (sh *shard) schedule(s *subscriber, at time.Time) {
@@ -331,14 +354,14 @@ func (sh *shard) beginEnd(s *subscriber) {
 	s.closing = true
 	b := s.sink.(*h1Sink).ending(sh.hub.farewell())
 	if len(b) > 0 {
-		sh.put(s, b, false)
+		sh.put(s, b, false, len(b))
 	}
 }
 
-// drop ends s here and now.
+// drop cuts s here and now.
 func (sh *shard) drop(s *subscriber, why endReason) {
 	sh.leave(s, nil)
-	s.sink.abort() // the end of the body, where there is one to write, is written
+	s.sink.abort()
 	sh.hub.forget(s, why)
 }
 

@@ -10,9 +10,10 @@ import (
 
 // sink is how bytes reach one client. It is used by the stream's consumer alone.
 type sink interface {
-	// send writes b, one or more whole events or comments in the form chunked asks for. It returns when
-	// the client's side has taken them; errStalled when it makes no progress (SUB-35), another error when the client is gone.
-	send(b []byte) error
+	// send writes b, one or more whole events or comments in the form chunked asks for, the largest of
+	// them of `largest` bytes. It returns when the client's side has taken them; errStalled when it makes no
+	// progress (SUB-35), errCut when the stream's time is over, another error when the client is gone.
+	send(b []byte, largest int) error
 	// chunked reports whether bytes need HTTP/1.1 chunk framing of ours.
 	chunked() bool
 	// batch is how many bytes may be joined in one send.
@@ -26,17 +27,26 @@ type sink interface {
 // errStalled means that the client took neither a whole event nor progressBytes within one write time-out.
 var errStalled = errors.New("client makes no progress")
 
+// errCut means that the stream has to end and the client did not take what was begun in time.
+var errCut = errors.New("stream is over")
+
 // progressBytes is what counts as progress within one write time-out (SUB-35).
 const progressBytes = 16 << 10
 
 // batchBytes is how much is joined into one write.
 const batchBytes = 64 << 10
 
-func sinkReason(err error) endReason {
-	if errors.Is(err, errStalled) {
+// sinkReason is why a stream ends whose sink failed.
+func (s *subscriber) sinkReason(err error) endReason {
+	switch {
+	case errors.Is(err, errStalled):
 		return endStalled
+	case errors.Is(err, errCut):
+		s.torn = true
+		return s.why(endLifetime)
+	default:
+		return endClient
 	}
-	return endClient
 }
 
 // writer joins what a goroutine has for its sink into batches.
@@ -45,6 +55,7 @@ type writer struct {
 	buf   []byte
 	count int // entries and frames seen
 	held  int // events in buf
+	large int // bytes of the largest of them
 	chunk bool
 }
 
@@ -63,6 +74,7 @@ func (w *writer) frame(f *frame) error {
 	}
 	w.buf = append(w.buf, b...)
 	w.held++
+	w.large = max(w.large, len(b))
 	if f.pos > w.s.pos {
 		w.s.pos = f.pos
 	}
@@ -86,6 +98,7 @@ func (w *writer) entry(e transport.Entry) error {
 		w.buf = append(w.buf, '\r', '\n')
 	}
 	w.held++
+	w.large = max(w.large, size)
 	return nil
 }
 
@@ -109,11 +122,11 @@ func (w *writer) flush() error {
 	if len(w.buf) == 0 {
 		return nil
 	}
-	err := w.s.sink.send(w.buf)
+	err := w.s.sink.send(w.buf, max(w.large, 1))
 	w.s.hub.metrics.DeliveredBytes.Add(float64(len(w.buf)))
 	w.s.hub.metrics.Delivered.Add(float64(w.held))
 	w.s.lastSent = time.Now()
-	w.held = 0
+	w.held, w.large = 0, 0
 	if cap(w.buf) > 4*batchBytes {
 		w.buf = nil
 	}

@@ -13,20 +13,32 @@ import (
 // never reads is noticed after tens of KB.
 const sendBuffer = 64 << 10
 
+// BoundSendBuffer makes the kernel hold little for a connection whose client does not read. A server calls it
+// for each connection it accepts; the streams that the hub takes over are bounded anyway.
+func BoundSendBuffer(c net.Conn) {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+		_ = b.SetWriteBuffer(sendBuffer)
+	}
+}
+
 // h1Sink writes to a hijacked HTTP/1.x connection. Its methods block and belong to a consumer with a
 // goroutine; while a shard has the stream, the shard writes to raw without waiting.
 type h1Sink struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil if the connection has no descriptor; then no shard can have it
 	timeout time.Duration
-	chunk   bool // HTTP/1.1; an HTTP/1.0 body ends with the connection
+	// patience is the subscriber's: until when a write may take, and whether that is final.
+	patience func(time.Time) (time.Time, bool)
+	chunk    bool           // HTTP/1.1; an HTTP/1.0 body ends with the connection
+	reuse    func(net.Conn) // what becomes of the connection after a planned end; nil = it is closed
 }
 
-func newH1Sink(conn net.Conn, chunk bool, timeout time.Duration) *h1Sink {
-	k := &h1Sink{conn: conn, timeout: timeout, chunk: chunk}
-	if b, ok := conn.(interface{ SetWriteBuffer(int) error }); ok {
-		_ = b.SetWriteBuffer(sendBuffer)
-	}
+func newH1Sink(conn net.Conn, s *subscriber, chunk bool, reuse func(net.Conn)) *h1Sink {
+	k := &h1Sink{conn: conn, timeout: s.hub.o.WriteTimeout, patience: s.patience, chunk: chunk, reuse: reuse}
+	BoundSendBuffer(conn)
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			k.raw = raw
@@ -39,25 +51,31 @@ func (k *h1Sink) chunked() bool { return k.chunk }
 
 func (k *h1Sink) batch() int { return batchBytes }
 
-func (k *h1Sink) send(b []byte) error {
+func (k *h1Sink) send(b []byte, largest int) error {
+	began, before := time.Now(), k.unacked() // of the period in which there has to be progress
 	for {
-		if err := k.conn.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil {
+		limit, over := k.patience(time.Now())
+		if err := k.conn.SetWriteDeadline(earlier(limit, began.Add(k.timeout))); err != nil {
 			return err
 		}
-		before := k.unacked()
 		n, err := k.conn.Write(b)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case !errors.Is(err, os.ErrDeadlineExceeded):
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
-		case madeProgress(b, n):
-		case before < 0:
+		}
+		now, held := time.Now(), k.unacked()
+		switch {
+		case over && !now.Before(limit):
+			return errCut
+		// A full socket takes more only in big steps; what was acknowledged is the finer measure.
+		case madeProgress(b, n), before >= 0 && held >= 0 && before+n-held >= min(progressBytes, largest):
+			began, before = now, held
+		case !now.Before(began.Add(k.timeout)):
 			return errStalled
-		default: // a full socket takes more only in big steps; what was acknowledged is the finer measure
-			if held := k.unacked(); held < 0 || before+n-held < min(progressBytes, len(b)) {
-				return errStalled
-			}
+		default: // woken because the stream's time is over
+			before += n
 		}
 		b = b[n:]
 	}
@@ -75,11 +93,20 @@ var eventEnd = []byte("\n\n")
 const lastChunk = "0\r\n\r\n"
 
 func (k *h1Sink) close(last []byte) {
-	b := k.ending(last)
-	if len(b) > 0 {
-		_ = k.send(b)
+	if b := k.ending(last); len(b) > 0 && k.send(b, len(b)) != nil {
+		k.abort()
+		return
 	}
-	_ = k.conn.Close()
+	k.release()
+}
+
+// release lets go of the connection after the whole body has been written.
+func (k *h1Sink) release() {
+	if k.reuse == nil {
+		_ = k.conn.Close()
+		return
+	}
+	k.reuse(k.conn)
 }
 
 // ending is what a planned end writes: last, and the terminator of a chunked body.

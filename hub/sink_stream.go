@@ -14,10 +14,11 @@ type streamSink struct {
 	rc      *http.ResponseController
 	timeout time.Duration
 	slow    bool // the last write took long
+	s       *subscriber
 }
 
-func newStreamSink(w http.ResponseWriter, timeout time.Duration) *streamSink {
-	return &streamSink{w: w, rc: http.NewResponseController(w), timeout: timeout}
+func newStreamSink(w http.ResponseWriter, s *subscriber) *streamSink {
+	return &streamSink{w: w, rc: http.NewResponseController(w), timeout: s.hub.o.WriteTimeout, s: s}
 }
 
 func (k *streamSink) chunked() bool { return false }
@@ -29,12 +30,17 @@ func (k *streamSink) batch() int {
 	return progressBytes
 }
 
-func (k *streamSink) send(b []byte) error {
+func (k *streamSink) send(b []byte, _ int) error {
 	for len(b) > 0 {
 		n := min(len(b), progressBytes)
 		start := time.Now()
-		if err := k.piece(b[:n]); err != nil {
-			if time.Since(start) >= k.timeout {
+		limit := k.limit(start)
+		if err := k.piece(b[:n], earlier(limit, start.Add(k.timeout))); err != nil {
+			now := time.Now()
+			switch {
+			case !limit.IsZero() && !now.Before(limit):
+				return errCut
+			case now.Sub(start) >= k.timeout:
 				return errStalled
 			}
 			return err
@@ -45,8 +51,17 @@ func (k *streamSink) send(b []byte) error {
 	return nil
 }
 
-func (k *streamSink) piece(b []byte) error {
-	if err := k.rc.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil {
+// limit is when a write that is begun now is given up whatever the client does. A write that missed its
+// deadline cannot be taken up again here, so unlike on other sinks the lifetime's end does not interrupt it.
+func (k *streamSink) limit(now time.Time) time.Time {
+	if until, over := k.s.patience(now); over {
+		return until
+	}
+	return k.s.grant.Expires
+}
+
+func (k *streamSink) piece(b []byte, deadline time.Time) error {
+	if err := k.rc.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
 	if _, err := k.w.Write(b); err != nil {
@@ -59,7 +74,11 @@ func (k *streamSink) piece(b []byte) error {
 	return k.rc.SetWriteDeadline(time.Time{})
 }
 
-func (k *streamSink) close(last []byte) { _ = k.send(last) }
+func (k *streamSink) close(last []byte) {
+	_ = k.send(last, len(last))
+	// net/http writes the end of the body when the handler returns.
+	_ = k.rc.SetWriteDeadline(time.Now().Add(k.timeout))
+}
 
 // abort makes net/http cut the connection, or reset the stream, when the handler returns: the body
 // must not look complete to a client that did not get all of it.

@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -35,6 +36,9 @@ func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
 	}
 	if h.draining.Load() {
 		return h.refuseForNow(w, r, req, unavailable("draining", "this node is shutting down", nil))
+	}
+	if h.following() == nil {
+		return h.refuseForNow(w, r, req, notReady())
 	}
 	if r.Method == http.MethodHead {
 		return h.head(w, r, req)
@@ -144,12 +148,16 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 	return nil
 }
 
+func notReady() error {
+	return unavailable("not_ready", "this node does not follow the log", nil)
+}
+
 // enter counts a handler's stream in; its context ends with the request or the hub.
 func (h *Hub) enter(request context.Context) (context.Context, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.interest == nil {
-		return nil, nil, unavailable("not_ready", "this node does not follow the log yet", nil)
+		return nil, nil, notReady()
 	}
 	ctx, cancel := context.WithCancel(request)
 	unlink := context.AfterFunc(h.ctx, cancel)
@@ -161,7 +169,7 @@ func (h *Hub) enter(request context.Context) (context.Context, func(), error) {
 func (h *Hub) addInterest(ctx context.Context, selectors []topic.Selector) (transport.Position, error) {
 	in := h.following()
 	if in == nil {
-		return 0, unavailable("not_ready", "this node does not follow the log", nil)
+		return 0, notReady()
 	}
 	var from transport.Position
 	for i, sel := range selectors {
@@ -232,39 +240,45 @@ func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, re
 	}
 	s.lastSent = time.Now()
 	if r.ProtoMajor == 1 && r.TLS == nil && h.shards.available() && !h.noHijack {
-		return h.takeOver(w, r, s, opening)
+		if err := h.takeOver(w, r, s, opening); !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
 	}
-	k := newStreamSink(w, h.o.WriteTimeout)
+	k := newStreamSink(w, s)
 	s.sink = k
 	w.WriteHeader(http.StatusOK)
-	if err := k.send(opening); err != nil { // the head may be on its way: too late for another answer
+	if err := k.send(opening, len(opening)); err != nil { // the head may be on its way: too late for another answer
 		s.end(endClient)
 	}
 	return nil
 }
 
 func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, opening []byte) error {
-	conn, _, err := http.NewResponseController(w).Hijack()
+	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return fmt.Errorf("take over the connection: %w", err)
 	}
 	chunk := r.ProtoAtLeast(1, 1)
 	head := w.Header()
+	reuse := h.recycle
+	if !chunk || r.Close || rw.Reader.Buffered() > 0 { // a request sent ahead would be lost
+		reuse = nil
+		head.Set("Connection", "close")
+	}
 	head.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	var b bytes.Buffer
 	if chunk {
 		head.Set("Transfer-Encoding", "chunked")
 		b.WriteString("HTTP/1.1 200 OK\r\n")
 	} else {
-		head.Set("Connection", "close")
 		b.WriteString("HTTP/1.0 200 OK\r\n")
 	}
 	_ = head.Write(&b)
 	b.WriteString("\r\n")
 
-	k := newH1Sink(conn, chunk, h.o.WriteTimeout)
+	k := newH1Sink(conn, s, chunk, reuse)
 	s.sink = k
-	if err := k.send(appendRaw(b.Bytes(), opening, chunk)); err != nil {
+	if err := k.send(appendRaw(b.Bytes(), opening, chunk), b.Len()); err != nil {
 		s.end(endClient)
 	}
 	return nil
@@ -279,6 +293,7 @@ func (h *Hub) refuseForNow(w http.ResponseWriter, r *http.Request, req *streamRe
 		return p
 	}
 	h.metrics.SoftRefused.Inc()
+	h.metrics.Refused.WithLabelValues("subscribe", p.Reason).Inc()
 	h.log.InfoContext(r.Context(), "stream refused softly", "request_id", requestID(r.Context()), "reason", p.Reason,
 		"cause", causeText(p.Cause))
 	// The cursor is answered truthfully or, when that cannot be found out, not at all.

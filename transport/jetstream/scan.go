@@ -47,6 +47,11 @@ func (l *Log) step(ctx context.Context, after, upto transport.Position, topics [
 	if err != nil {
 		return nil, after, err
 	}
+	if x.last < upto { // the answer may be a moment old, and the caller knows of more
+		if x, err = l.freshExtent(ctx); err != nil {
+			return nil, after, err
+		}
+	}
 	if after+1 < x.first {
 		return nil, after, transport.ErrTrimmed
 	}
