@@ -20,8 +20,8 @@ type recycler struct {
 }
 
 const (
-	recycleQueue = 256              // connections waiting to be served; more are closed
-	recycleIdle  = 15 * time.Second // without a request
+	recycleQueue = 256             // connections waiting to be served; more are closed
+	recycleIdle  = 2 * time.Minute // without a request; net/http counts the wait for the first one as its head
 )
 
 func newRecycler(h *Hub) *recycler {

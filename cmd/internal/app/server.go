@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/cinnabar-hub/cinnabar/hub"
 )
 
 // Time limits of the listeners. There is no write timeout: a stream lives for as long as it may, and the
@@ -31,6 +33,10 @@ func newServer(c *Config, h http.Handler, cert *certificate, log *slog.Logger) *
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: c.WriteTimeout,
+		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			hub.BoundSendBuffer(c)
+			return ctx
 		},
 	}
 	if cert != nil {
