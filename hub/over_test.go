@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
 )
 
@@ -193,5 +194,25 @@ func TestRunEndsDespiteASlowClient(t *testing.T) {
 			_ = conn.Close()
 			<-done
 		})
+	}
+}
+
+// A jump of the wall clock must not end streams by their lifetime or time-outs: those times carry a monotonic
+// reading. A token's exp is a date, so it follows the wall clock wherever that goes.
+//
+// Covers: SUB-31, SUB-33.
+func TestClockJumps(t *testing.T) {
+	monotonic := func(at time.Time) bool { return strings.Contains(at.String(), " m=") }
+	n := newNode(t, func(o *Options) { o.MaxLifetime = time.Hour })
+	if at, why := n.lifetime(time.Time{}); why != endLifetime || !monotonic(at) {
+		t.Errorf("a lifetime ends at %v", at)
+	}
+	if at, why := n.lifetime(time.Unix(time.Now().Unix()+60, 0)); why != endExpired || monotonic(at) {
+		t.Errorf("a token ends at %v", at)
+	}
+	s := &subscriber{hub: n.Hub, grant: &auth.Grant{}, lastSent: time.Now()}
+	n.o.Heartbeat = time.Second
+	if !monotonic(s.nextDue()) || !monotonic(s.cut(time.Now())) {
+		t.Error("a time-out follows the wall clock")
 	}
 }

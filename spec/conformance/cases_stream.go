@@ -158,7 +158,7 @@ func streamLifetime(ctx context.Context, p *Probe) {
 	}
 	start := time.Now()
 	c := p.dial(ctx)
-	h := c.ask("GET "+c.target("?"+topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber())
+	h := c.ask("GET "+c.target("?"+topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber(), "Connection: close")
 	if h.status != http.StatusOK {
 		p.Fatalf("status %d", h.status)
 	}
