@@ -123,7 +123,7 @@ func TestPositionTrimmedWhileLagging(t *testing.T) {
 		o.SubscriberBuffer = 1
 		o.WriteTimeout = time.Minute
 	})
-	conn, br, _ := n.rawStream("HTTP/1.1", "topic=a", 64<<10)
+	conn, br, _ := n.rawStream("HTTP/1.0", "topic=a", 64<<10)
 	for i := range 30 {
 		n.publish("topic", "a", "id", strconv.Itoa(i), "data", strings.Repeat("x", 200<<10))
 	}
