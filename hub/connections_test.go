@@ -63,21 +63,25 @@ func TestConnectionCaps(t *testing.T) {
 	}{
 		"in total": {
 			func(o *Options) { o.MaxConnections = 2 }, "max_connections",
-			[][]string{forClient("203.0.113.1"), forSubject("s")}, forClient("203.0.113.2"), nil,
+			[][]string{forClient("203.0.113.1"), forSubject("s")},
+			forClient("203.0.113.2"), nil,
 		},
 		"per address": {
 			func(o *Options) { o.MaxConnectionsPerIP = 2 }, "max_connections_per_ip",
-			[][]string{forClient("203.0.113.1"), forClient("9.9.9.9, 203.0.113.1:99")}, forClient("8.8.8.8, 203.0.113.1"),
+			[][]string{forClient("203.0.113.1"), forClient("9.9.9.9, 203.0.113.1:99")},
+			forClient("8.8.8.8, 203.0.113.1"),
 			[][]string{forClient("203.0.113.2"), nil, nil},
 		},
 		"per /64": {
 			func(o *Options) { o.MaxConnectionsPerIP = 2 }, "max_connections_per_ip",
-			[][]string{forClient("2001:db8:0:1::1"), forClient("2001:db8:0:1::2")}, forClient("[2001:db8:0:1:ffff::3]:5"),
+			[][]string{forClient("2001:db8:0:1::1"), forClient("2001:db8:0:1::2")},
+			forClient("[2001:db8:0:1:ffff::3]:5"),
 			[][]string{forClient("2001:db8:0:2::1"), forClient("203.0.113.1")},
 		},
 		"per subject": {
 			func(o *Options) { o.MaxConnectionsPerSubject = 1 }, "max_connections_per_subject",
-			[][]string{forSubject("alice")}, forSubject("alice"),
+			[][]string{forSubject("alice")},
+			forSubject("alice"),
 			[][]string{forSubject("bob"), nil, nil}, // nobody's streams are not one somebody's
 		},
 	} {

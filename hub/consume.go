@@ -157,7 +157,7 @@ func (s *subscriber) heartbeatJitter() time.Duration {
 		return 0
 	}
 	x := uint64(s.lastSent.UnixNano()) * 0x9E3779B97F4A7C15 >> 1
-	return time.Duration(x % uint64(span))
+	return time.Duration(x % uint64(span)) //nolint:gosec // below span
 }
 
 // why returns the reason somebody gave for ending the stream, or fallback.

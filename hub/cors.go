@@ -28,7 +28,7 @@ func (h *Hub) cors(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		head := w.Header()
-		allowed := false
+		var allowed bool
 		switch {
 		case anyOrigin: // never with credentials (CORS-02)
 			head.Set("Access-Control-Allow-Origin", "*")

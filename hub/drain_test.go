@@ -105,7 +105,7 @@ func bubble(t *testing.T, change func(*Options), headers map[string]string, duri
 		change(o)
 	})
 	n.noHijack = true
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	run := make(chan error, 1)
 	go func() { run <- n.Run(ctx) }()
 	synctest.Wait()
@@ -126,7 +126,7 @@ func bubble(t *testing.T, change func(*Options), headers map[string]string, duri
 	if err := <-run; err != nil {
 		t.Error(err)
 	}
-	if err := n.log.Close(context.Background()); err != nil {
+	if err := n.log.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	return w.text()
@@ -155,7 +155,7 @@ func (w *deadlineRecorder) text() string {
 // Covers: SUB-26, SSE-W10.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bubble(t, func(o *Options) { o.Heartbeat = 15 * time.Second }, nil, func(n *node, body func() string) {
+		bubble(t, func(o *Options) { o.Heartbeat = 15 * time.Second }, nil, func(_ *node, body func() string) {
 			time.Sleep(11 * time.Second)
 			if got := body(); got != ":\n" {
 				t.Errorf("before the time: %q", got)

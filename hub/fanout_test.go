@@ -20,6 +20,7 @@ func (*counter) Prefix() (string, bool) { return "", false }
 func (c *counter) grant() *auth.Grant {
 	return &auth.Grant{Action: spec.ActionSubscribe, Topics: []topic.Matcher{c}}
 }
+
 func entry(pos int, id string, topics ...string) transport.Entry {
 	return transport.Entry{Pos: transport.Position(pos), Update: &spec.Update{Topics: topics, ID: id, Data: id}}
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
@@ -40,7 +41,7 @@ func newFrame(e transport.Entry, cursorID string) *frame {
 	buf = append(buf, '\r', '\n')
 	return &frame{
 		pos: e.Pos, late: e.Late, private: u.Private, topics: u.Topics,
-		buf: buf, event: event[:len(event):len(event)],
+		buf: buf, event: slices.Clip(event),
 	}
 }
 

@@ -165,7 +165,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		defer close(recycling)
 		h.recycler.run()
 	}()
-	defer func() { h.recycler.stop(); <-recycling }()
+	defer func() { h.recycler.stop(context.WithoutCancel(ctx)); <-recycling }()
 
 	h.shards.run(ctx) // until ctx ends and the shards' streams have left
 	<-ctx.Done()
@@ -217,7 +217,7 @@ func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
 	h.mu.Unlock()
 
 	list := h.fanout.snapshot()
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) //nolint:gosec // spreads load, keeps no secret
 	start := time.Now()
 	for i, s := range list {
 		if spread > 0 {
@@ -288,7 +288,7 @@ func (h *Hub) spawn(s *subscriber) {
 // contain keeps a defect in one stream from ending the process.
 func (h *Hub) contain(s *subscriber) {
 	if v := recover(); v != nil {
-		h.panicked("panic in a stream", v, s.requestID)
+		h.panicked("stream", v, s.requestID)
 		s.sink.abort()
 		h.forget(s, endFailed)
 	}

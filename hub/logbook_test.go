@@ -40,7 +40,7 @@ func (b *logbook) Enabled(context.Context, slog.Level) bool { return true }
 func (b *logbook) WithAttrs([]slog.Attr) slog.Handler       { return b }
 func (b *logbook) WithGroup(string) slog.Handler            { return b }
 
-func (b *logbook) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // slog's signature
+func (b *logbook) Handle(ctx context.Context, r slog.Record) error {
 	line := logLine{level: r.Level, msg: r.Message, attrs: map[string]string{}}
 	r.Attrs(func(a slog.Attr) bool {
 		line.attrs[a.Key] = fmt.Sprint(a.Value.Any())

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -87,12 +88,12 @@ type hop struct{ addr, scheme, host string }
 // client and is not read; a proxy that writes one family of headers must drop the other.
 func (h *Hub) forwarded(r *http.Request, addr netip.Addr, scheme, host string) (netip.Addr, string, string) {
 	hops := forwardedHops(r)
-	for i := len(hops) - 1; i >= 0; i-- {
-		scheme = knownScheme(hops[i].scheme, scheme)
-		if hops[i].host != "" {
-			host = hops[i].host
+	for _, nearest := range slices.Backward(hops) {
+		scheme = knownScheme(nearest.scheme, scheme)
+		if nearest.host != "" {
+			host = nearest.host
 		}
-		a, ok := parseHop(hops[i].addr)
+		a, ok := parseHop(nearest.addr)
 		if !ok {
 			break
 		}

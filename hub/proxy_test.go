@@ -67,11 +67,13 @@ func TestResolveClient(t *testing.T) {
 			seen{"198.51.100.9", "http", internal},
 		},
 		"a stranger's Forwarded": {
-			trusted, stranger, false, []string{"Forwarded", `for=203.0.113.7;proto=https;host=hub.test`},
+			trusted, stranger, false,
+			[]string{"Forwarded", `for=203.0.113.7;proto=https;host=hub.test`},
 			seen{"198.51.100.9", "http", internal},
 		},
 		"no proxies configured": {
-			nil, proxy, false, []string{"X-Forwarded-For", "203.0.113.7", "X-Forwarded-Proto", "https"},
+			nil, proxy, false,
+			[]string{"X-Forwarded-For", "203.0.113.7", "X-Forwarded-Proto", "https"},
 			seen{"10.0.0.1", "http", internal},
 		},
 
@@ -90,19 +92,23 @@ func TestResolveClient(t *testing.T) {
 			trusted, proxy, false, []string{"X-Forwarded-Proto", "javascript"}, seen{"10.0.0.1", "http", internal},
 		},
 		"X-Forwarded-Proto and -Host: the nearest counts": {
-			trusted, proxy, false, []string{"X-Forwarded-Proto", "http, https", "X-Forwarded-Host", "evil.test, hub.test"},
+			trusted, proxy, false,
+			[]string{"X-Forwarded-Proto", "http, https", "X-Forwarded-Host", "evil.test, hub.test"},
 			seen{"10.0.0.1", "https", "hub.test"},
 		},
 		"spoofed left entries": {
-			trusted, proxy, false, []string{"X-Forwarded-For", "127.0.0.1, 10.9.9.9, 203.0.113.7"},
+			trusted, proxy, false,
+			[]string{"X-Forwarded-For", "127.0.0.1, 10.9.9.9, 203.0.113.7"},
 			seen{"203.0.113.7", "http", internal},
 		},
 		"two proxies": {
-			trusted, proxy, false, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.7, 10.0.0.2"},
+			trusted, proxy, false,
+			[]string{"X-Forwarded-For", "1.1.1.1, 203.0.113.7, 10.0.0.2"},
 			seen{"203.0.113.7", "http", internal},
 		},
 		"two proxies, a line each": {
-			trusted, proxy, false, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.7", "X-Forwarded-For", "10.0.0.2"},
+			trusted, proxy, false,
+			[]string{"X-Forwarded-For", "1.1.1.1, 203.0.113.7", "X-Forwarded-For", "10.0.0.2"},
 			seen{"203.0.113.7", "http", internal},
 		},
 		"nothing but proxies": {
@@ -135,19 +141,23 @@ func TestResolveClient(t *testing.T) {
 		},
 
 		"Forwarded": {
-			trusted, proxy, false, []string{"Forwarded", `for=203.0.113.7;proto=https;host=hub.test;by=10.0.0.1`},
+			trusted, proxy, false,
+			[]string{"Forwarded", `for=203.0.113.7;proto=https;host=hub.test;by=10.0.0.1`},
 			seen{"203.0.113.7", "https", "hub.test"},
 		},
 		"Forwarded, quoted, odd case and spaces": {
-			trusted, proxy, false, []string{"Forwarded", `For="[2001:db8:1:2::17]:4711" ; PROTO=HTTPS ; Host="hub.test:8443"`},
+			trusted, proxy, false,
+			[]string{"Forwarded", `For="[2001:db8:1:2::17]:4711" ; PROTO=HTTPS ; Host="hub.test:8443"`},
 			seen{"2001:db8:1:2::", "https", "hub.test:8443"},
 		},
 		"Forwarded, spoofed left entries": {
-			trusted, proxy, false, []string{"Forwarded", `for=127.0.0.1, for=10.9.9.9, for=203.0.113.7`},
+			trusted, proxy, false,
+			[]string{"Forwarded", `for=127.0.0.1, for=10.9.9.9, for=203.0.113.7`},
 			seen{"203.0.113.7", "http", internal},
 		},
 		"Forwarded by two proxies, a line each": {
-			trusted, proxy, false, []string{"Forwarded", `for=203.0.113.7;proto=https`, "Forwarded", `for=10.0.0.2`},
+			trusted, proxy, false,
+			[]string{"Forwarded", `for=203.0.113.7;proto=https`, "Forwarded", `for=10.0.0.2`},
 			seen{"203.0.113.7", "https", internal},
 		},
 		"Forwarded, hidden client": {
@@ -161,7 +171,8 @@ func TestResolveClient(t *testing.T) {
 			nil, "@", false, []string{"X-Forwarded-For", "203.0.113.7"}, seen{"invalid IP", "http", internal},
 		},
 		"a unix socket with proxies": {
-			trusted, "@", false, []string{"X-Forwarded-For", "203.0.113.7", "X-Forwarded-Proto", "https"},
+			trusted, "@", false,
+			[]string{"X-Forwarded-For", "203.0.113.7", "X-Forwarded-Proto", "https"},
 			seen{"203.0.113.7", "https", internal},
 		},
 		"a unix socket with proxies that say nothing": {trusted, "", false, nil, seen{"invalid IP", "http", internal}},

@@ -131,11 +131,12 @@ func TestOrderOfChecks(t *testing.T) {
 func TestPublishMediaTypes(t *testing.T) {
 	n := newNode(t, nil)
 	for mediaType, status := range map[string]int{
-		formType:                         200,
-		formType + "; charset=utf-8":     200,
-		formType + ";charset=ISO-8859-1": 200, // the parser knows only UTF-8, whatever is claimed
-		formType + "; charset":           200,
-		"Application/X-WWW-Form-URLEncoded ; Charset=UTF-8": 200,
+		formType:                                       200,
+		formType + "; charset=utf-8":                   200,
+		formType + ";charset=ISO-8859-1":               200, // the parser knows only UTF-8, whatever is claimed
+		formType + "; charset":                         200,
+		strings.ToUpper(formType) + " ; Charset=UTF-8": 200,
+
 		"":                              415,
 		";":                             415,
 		"application/json":              415,

@@ -37,8 +37,8 @@ func newRecycler(h *Hub) *recycler {
 func (r *recycler) run() { _ = r.server.Serve(r) }
 
 // stop lets requests under way end, for a second, and closes what is left.
-func (r *recycler) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func (r *recycler) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if r.server.Shutdown(ctx) != nil {
 		_ = r.server.Close()

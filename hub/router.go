@@ -84,7 +84,7 @@ func requestID(ctx context.Context) string {
 // recoverPanics answers 500 where nothing has been written yet, counts, and logs.
 func (h *Hub) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
+		defer func() { //nolint:contextcheck // the request's context is r's
 			v := recover()
 			if v == nil {
 				return
@@ -92,7 +92,7 @@ func (h *Hub) recoverPanics(next http.Handler) http.Handler {
 			if v == http.ErrAbortHandler { //nolint:errorlint,err113 // the value itself, as net/http asks for
 				panic(v)
 			}
-			h.panicked("panic in a request", v, requestID(r.Context()))
+			h.panicked("request", v, requestID(r.Context()))
 			h.refuse(w, r, "other", &spec.Problem{
 				Status: http.StatusInternalServerError, Reason: "panic", Detail: "internal error",
 			})
@@ -101,7 +101,7 @@ func (h *Hub) recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-func (h *Hub) panicked(msg string, v any, id string) {
+func (h *Hub) panicked(where string, v any, id string) {
 	h.metrics.Panics.Inc()
-	h.log.Error(msg, "panic", v, "request_id", id, "stack", string(debug.Stack()))
+	h.log.Error("panic contained", "where", where, "panic", v, "request_id", id, "stack", string(debug.Stack()))
 }

@@ -91,7 +91,7 @@ func TestPanicInARequest(t *testing.T) {
 	if w := n.post("topic=a", "X-Pull", "1"); w.Code != http.StatusInternalServerError {
 		t.Errorf("publishing: %d", w.Code)
 	}
-	lines := book.all("panic in a request")
+	lines := book.all("panic contained")
 	if len(lines) != 2 || lines[0].attrs["panic"] != "bang" || !strings.Contains(lines[0].attrs["stack"], "grenade") ||
 		lines[0].attrs["request_id"] != res.Header.Get(spec.HeaderRequestID) {
 		t.Errorf("log %+v", lines)

@@ -429,7 +429,7 @@ func (r *rawWrite) try(raw interface {
 }
 
 // dueHeap orders a shard's streams by when they need attention.
-type dueHeap []*subscriber
+type dueHeap []*subscriber //nolint:recvcheck // container/heap wants both
 
 func (d dueHeap) Len() int           { return len(d) }
 func (d dueHeap) Less(i, j int) bool { return d[i].at.Before(d[j].at) }

@@ -53,5 +53,5 @@ func (ss *shards) take(s *subscriber, k *h1Sink) bool {
 	if err := k.conn.SetWriteDeadline(time.Time{}); err != nil {
 		return false
 	}
-	return ss.list[ss.next.Add(1)%uint32(len(ss.list))].adopt(s)
+	return ss.list[int(ss.next.Add(1))%len(ss.list)].adopt(s)
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,10 +209,8 @@ func (s *subscriber) selects(u *spec.Update) bool {
 		return false
 	}
 	for _, m := range s.matchers {
-		for _, t := range u.Topics {
-			if m.Match(t) {
-				return true
-			}
+		if slices.ContainsFunc(u.Topics, m.Match) {
+			return true
 		}
 	}
 	return false

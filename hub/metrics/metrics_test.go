@@ -51,7 +51,7 @@ func TestEveryCollectorIsRegistered(t *testing.T) {
 	fields := reflect.ValueOf(m).Elem()
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Name
-		c, ok := fields.Field(i).Interface().(prometheus.Collector)
+		c, ok := reflect.TypeAssert[prometheus.Collector](fields.Field(i))
 		if !ok || fields.Field(i).IsNil() {
 			t.Errorf("%s is no collector", name)
 			continue
@@ -95,7 +95,7 @@ func names(t *testing.T, reg prometheus.Gatherer) []string {
 	return got
 }
 
-func TestWithoutARegistry(t *testing.T) {
+func TestWithoutARegistry(*testing.T) {
 	m := New(nil)
 	m.Subscribers.Inc()
 	m.Refused.WithLabelValues("publish", "no_token").Inc()
@@ -131,8 +131,8 @@ func TestTransportSeries(t *testing.T) {
 	}
 	check(1)
 	v := reflect.ValueOf(&stats).Elem()
-	for i := range v.NumField() {
-		if f := v.Field(i); f.CanUint() {
+	for _, f := range v.Fields() {
+		if f.CanUint() {
 			f.SetUint(2 * f.Uint())
 		} else {
 			f.SetInt(2 * f.Int())
