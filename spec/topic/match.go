@@ -30,7 +30,8 @@ type templateMatcher struct {
 
 // step is a literal or one variable of an expression.
 type step struct {
-	literal string // not empty: a literal, everything else is unused
+	literal string // not empty: a literal, everything else but ascii is unused
+	ascii   int    // length of the ASCII text at its start
 
 	begins     bool // the first variable of its expression
 	first, sep string
@@ -38,6 +39,7 @@ type step struct {
 	sepMask    int    // likewise of sep
 	classMask  int    // likewise of class
 	name       string // not empty: ";name", "?name=" and so on
+	nameEquals string // the name and an equals sign
 	bareEmpty  bool
 	explode    bool
 	reserved   bool
@@ -63,7 +65,7 @@ func newTemplateMatcher(pattern string, t template) *templateMatcher {
 	}
 	for _, p := range parts {
 		if p.literal != "" {
-			m.steps = append(m.steps, step{literal: p.literal, slot: -1})
+			m.steps = append(m.steps, step{literal: p.literal, ascii: asciiLen(p.literal), slot: -1})
 		}
 		for i, v := range p.vars {
 			m.steps = append(m.steps, newStep(p.op, v, i == 0))
@@ -84,7 +86,7 @@ func newStep(op operator, v variable, begins bool) step {
 		explode: v.explode, reserved: op.reserved, prefix: v.prefix, class: classUnreserved, slot: -1,
 	}
 	if op.named {
-		s.name = v.name
+		s.name, s.nameEquals = v.name, v.name+"="
 	}
 	switch {
 	case op.reserved:
@@ -262,7 +264,12 @@ type search struct {
 	masks []uint64
 	work  int // words and bytes looked at, so that a search can be given up
 
-	values []value // of the tied variables
+	fewest []uint16 // scratch of limited
+	state  []uint8  // scratch of pairs
+
+	values          []value  // of the tied variables
+	levels          []uint64 // the sets of every level
+	raw, text, want []byte   // scratch of normalize and repeat
 }
 
 func (s *search) set(i int) positions  { return s.sets[i*s.words : (i+1)*s.words] }
@@ -288,7 +295,7 @@ func (s *search) advance(st *step, e0, e1, from, to positions) {
 	if st.literal != "" {
 		e0.union(e1)
 		clear(e1)
-		s.literal(st.literal, e0)
+		s.literal(st.literal, st.ascii, e0)
 		return
 	}
 	if st.begins {
@@ -301,16 +308,15 @@ func (s *search) advance(st *step, e0, e1, from, to positions) {
 	e1.union(to)
 }
 
-// literal replaces the places in e by those after text.
-func (s *search) literal(text string, e positions) {
+// literal replaces the places in e by those after text, whose first bytes, that many, are ASCII.
+func (s *search) literal(text string, ascii int, e positions) {
 	// From the back, so that a place moved forward is not met again.
 	for i := len(e) - 1; i >= 0; i-- {
 		for w := e[i]; w != 0; {
 			bit := 63 - bits.LeadingZeros64(w)
 			w &^= 1 << bit
 			e[i] &^= 1 << bit
-			s.work++
-			if end := matchLiteral(s.topic, i<<6+bit, text); end >= 0 {
+			if end := s.literalEnd(i<<6+bit, text, ascii); end >= 0 {
 				e.add(end)
 			}
 		}
@@ -318,14 +324,21 @@ func (s *search) literal(text string, e positions) {
 	s.work += len(e)
 }
 
-// matchLiteral returns where text ends in s if it is written at p, or -1. Characters beyond ASCII may be
-// written raw or percent-encoded (TM-113, TM-114).
-func matchLiteral(s string, p int, text string) int {
-	for i := range len(text) {
+// literalEnd returns where text ends if it is written at p, or -1. Characters beyond ASCII may be written raw
+// or percent-encoded (TM-113, TM-114). What comes before them is compared as a whole: a long literal is tried
+// at every place of a run. A topic has few places at which both that and the rest begin alike.
+func (s *search) literalEnd(p int, text string, ascii int) int {
+	s.work += comparing(ascii)
+	if !strings.HasPrefix(s.topic[p:], text[:ascii]) {
+		return -1
+	}
+	p += ascii
+	for i := ascii; i < len(text); i++ {
+		s.work++
 		switch c := text[i]; {
-		case p < len(s) && s[p] == c:
+		case p < len(s.topic) && s.topic[p] == c:
 			p++
-		case c >= 0x80 && triplet(s[p:]) && unhex(s[p+1])<<4|unhex(s[p+2]) == c:
+		case c >= 0x80 && triplet(s.topic[p:]) && unhex(s.topic[p+1])<<4|unhex(s.topic[p+2]) == c:
 			p += 3
 		default:
 			return -1
@@ -333,6 +346,9 @@ func matchLiteral(s string, p int, text string) int {
 	}
 	return p
 }
+
+// comparing returns the work of comparing n bytes at once.
+func comparing(n int) int { return 1 + n/32 }
 
 // starts sets from to the places where the variable of st can begin, after its separator.
 func (s *search) starts(st *step, e0, e1, from positions) {

@@ -71,14 +71,14 @@ func (s *search) span(st *step, from, to positions) {
 	case st.name == "":
 		s.value(st, false, from, to)
 	default:
-		s.literal(st.name, from)
+		s.literal(st.name, len(st.name), from)
 		if !st.bareEmpty {
-			s.literal("=", from)
+			s.literal("=", 1, from)
 			s.value(st, false, from, to)
 			return
 		}
 		to.union(from) // bare
-		s.literal("=", from)
+		s.literal("=", 1, from)
 		s.value(st, true, from, to)
 	}
 }
@@ -111,16 +111,20 @@ func (s *search) run(st *step, notEmpty bool, from, to positions) {
 // limited reads at most st.prefix characters. To reach a place it is enough to know the fewest
 // characters with which it can be reached.
 func (s *search) limited(st *step, notEmpty bool, from, to positions) {
+	start := from.next(0)
+	if start < 0 {
+		return
+	}
 	const unreached = 1 << 15
 	var array [256]uint16
 	fewest := array[:]
 	if n := len(s.topic) + 1; n > len(fewest) {
-		fewest = make([]uint16, n)
+		fewest = grown(&s.fewest, n)
 	}
-	for i := range fewest {
-		fewest[i] = unreached
+	for p := start; p < len(fewest); p++ {
+		fewest[p] = unreached
 	}
-	for p := from.next(0); p >= 0 && p <= len(s.topic); p++ {
+	for p := start; p <= len(s.topic); p++ {
 		if from.has(p) {
 			fewest[p] = 0
 		}
@@ -138,6 +142,14 @@ func (s *search) limited(st *step, notEmpty bool, from, to positions) {
 	}
 }
 
+// grown returns n elements of *scratch, which it makes once for all spans of a topic; what is in them is left.
+func grown[T any](scratch *[]T, n int) []T {
+	if *scratch == nil {
+		*scratch = make([]T, n)
+	}
+	return (*scratch)[:n]
+}
+
 // Where a place is in an exploded associative array.
 const (
 	inStart  = 1 << iota // before a key
@@ -151,16 +163,21 @@ const (
 // values, as implementations do; the letter of RFC 6570 §3.2.1 would leave reserved characters in those of
 // ; ? and & as they are. Selectors are grants too, so the narrower reading is the safer one.
 func (s *search) pairs(st *step, from, to positions) {
+	start := from.next(0)
+	if start < 0 {
+		return
+	}
 	var array [512]uint8
 	state := array[:]
 	if n := len(s.topic) + 4; n > len(state) {
-		state = make([]uint8, n)
+		state = grown(&s.state, n)
+		clear(state[start:])
 	}
 	ends, afterEquals := uint8(inValue), uint8(inValue)
 	if st.bareEmpty {
 		ends, afterEquals = inValue|inKey, inEquals
 	}
-	for p := from.next(0); p >= 0 && p <= len(s.topic); p++ {
+	for p := start; p <= len(s.topic); p++ {
 		now := state[p]
 		if from.has(p) {
 			now |= inStart

@@ -204,7 +204,7 @@ func isHex(c byte) bool {
 }
 
 // triplet reports whether s starts with a percent-encoded byte.
-func triplet(s string) bool {
+func triplet[T string | []byte](s T) bool {
 	return len(s) >= 3 && s[0] == '%' && isHex(s[1]) && isHex(s[2])
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestPrefixIsALiteralStartOfEveryMatch(t *testing.T) {
@@ -68,6 +69,11 @@ func TestMatchBesideTheVectors(t *testing.T) {
 		{"{/a*}{?a*}", "/x/y?a=x&a=y", true},
 		{"{/a*}{?a*}", "/x/y?a=x&a=z", false},
 		{"{/a*}{?a*}", "/k=v?k=v", true},
+		{"{+a}?copy={+a}", strings.Repeat("a/", 500) + "?copy=" + strings.Repeat("a/", 500), true},
+		{"{+a}?copy={+a}", strings.Repeat("a/", 500) + "?copy=" + strings.Repeat("a/", 499) + "b/", false},
+		{"/{a}/{b}/{c}/x/{a}/{b}/{c}", "/" + strings.Repeat("0123456789abcdef/", 3) + "x" + strings.Repeat("/0123456789abcdef", 3), true},
+		{"{/a*}{?a*}", "/%c3%a9/y?a=%C3%A9&a=y", true},
+		{"{+a}{a}", "%2541%252541", true},
 		{"\x00{a}", "\x00b", false},
 		{"{\x00a}", "b", false},
 		{"x{a}\xff", "xb\xff", false},
@@ -124,29 +130,64 @@ func TestCompileKeepsToItsLimits(t *testing.T) {
 	}
 }
 
-// TestWorkIsBounded counts the places looked at instead of measuring time.
+// TestWorkIsBounded counts the places looked at, and what is allocated, instead of measuring time.
 func TestWorkIsBounded(t *testing.T) {
-	const topicBytes = 2048
 	for _, tt := range heavyTemplates() {
-		t.Run(tt.name, func(t *testing.T) {
-			m, ok := compileTest(t, tt.pattern).(*templateMatcher)
-			if !ok {
-				t.Fatal("not a template")
+		for _, size := range []int{58, 2048} {
+			t.Run(fmt.Sprintf("%s on %d bytes", tt.name, size), func(t *testing.T) { testWork(t, tt.pattern, tt.topic(size)) })
+		}
+	}
+}
+
+func testWork(t *testing.T, pattern, topic string) {
+	t.Helper()
+	m, ok := compileTest(t, pattern).(*templateMatcher)
+	if !ok {
+		t.Fatal("not a template")
+	}
+	s := m.newSearch(topic, nil)
+	passed := s.linear()
+	if limit := (len(m.steps) + 1) * (len(topic) + 64); s.work > limit {
+		t.Errorf("%d places looked at, want at most %d", s.work, limit)
+	}
+	if passed && m.slots > 0 {
+		s.tied(m.slots)
+		if slack := 2*len(topic) + 1024; s.work > maxWork+slack {
+			t.Errorf("%d places looked at for tied variables, want at most %d", s.work, maxWork+slack)
+		}
+	}
+	// Masks and sets, the scratch of a long topic, and for tied variables their values, sets and texts.
+	if allocs := testing.AllocsPerRun(1, func() { m.Match(topic) }); allocs > 16 {
+		t.Errorf("%v allocations, want at most 16", allocs)
+	}
+}
+
+// TestLongLiteralsAreComparedAsAWhole takes the same comparisons byte by byte as its measure.
+func TestLongLiteralsAreComparedAsAWhole(t *testing.T) {
+	const size, literal = 2048, 1000
+	text := strings.Repeat("a", literal)
+	m, topic := compileTest(t, "{x}"+text+"{y}"+text+"!{z}"), strings.Repeat("a", size)
+	fastest := func(f func()) time.Duration {
+		best := time.Hour
+		for range 10 {
+			start := time.Now()
+			f()
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	ends := 0
+	naive := fastest(func() {
+		for p := range size - literal {
+			i := 0
+			for i < literal && topic[p+i] == text[i] {
+				i++
 			}
-			topic := tt.topic(topicBytes)
-			s := m.newSearch(topic, nil)
-			passed := s.linear()
-			if limit := (len(m.steps) + 1) * (len(topic) + 64); s.work > limit {
-				t.Errorf("%d places looked at, want at most %d", s.work, limit)
-			}
-			if !passed || m.slots == 0 {
-				return
-			}
-			s.tied(m.slots)
-			if slack := 16 * topicBytes; s.work > maxWork+slack {
-				t.Errorf("%d places looked at for tied variables, want at most %d", s.work, maxWork+slack)
-			}
-		})
+			ends += i
+		}
+	})
+	if matching := fastest(func() { m.Match(topic) }); matching > naive/2 {
+		t.Errorf("takes %s, byte by byte one of its literals takes %s (%d)", matching, naive, ends)
 	}
 }
 
@@ -180,6 +221,11 @@ func heavyTemplates() []heavy {
 		{"one variable 32 times", strings.Repeat("{a}", 32), filled("a", "b")},
 		{"16 variables twice", strings.Repeat("{a}{b}{c}{d}{e}{f}{g}{h}{i}{j}{k}{l}{m}{n}{o}{p}", 2), filled("a", "b")},
 		{"a tied variable after a free one", "{x}{+a}{y}{a}", filled("a", "b")},
+		{"5 reserved variables twice", strings.Repeat("{+a}{+b}{+c}{+d}{+e}", 2), filled("a/", "b")},
+		{"5 reserved variables, then in another form", "{+a}{+b}{+c}{+d}{+e}{a}{b}{c}{d}{e}", filled("%41", "b")},
+		{"5 named variables twice", strings.Repeat("{;a}{;b}{;c}{;d}{;e}", 2), filled(";a=1;b=1;c=1;d=1;e=1", "b")},
+		{"exploded variables in two forms", "{+a*}{+b*}{+c*}{?a*}{?b*}{?c*}", filled("k=v", "b")},
+		{"limited variables twice", strings.Repeat("{+a:999}{+b:999}{+c:999}", 2), filled("a", "b")},
 	}
 }
 
