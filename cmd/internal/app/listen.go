@@ -56,6 +56,8 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 		return listenUnix(ctx, rest)
 	case kindFD:
 		return listenFD(rest)
+	case kindSystemd: // net.Listen would take it for any address and any port
+		return nil, errors.New("listen on systemd: not an address; sockets of a service manager are taken over, not opened")
 	}
 	// A peer that vanished without a word is noticed within about a minute even on a silent stream.
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{

@@ -81,6 +81,7 @@ func TestListenRefusals(t *testing.T) {
 		"a socket that is served":        {"unix:" + socket, "serves it"},
 		"a directory that is not there":  {"unix:" + filepath.Join(dir, "no", "a.sock"), "no such file"},
 		"a descriptor that is not open":  {"fd:999", "not a listening socket"},
+		"no address at all":              {"systemd", "not an address"},
 		"a port that is none":            {"127.0.0.1:nowhere", "listen on 127.0.0.1:nowhere"},
 		"a path that is missing":         {"unix:", "needs a path"},
 		"a descriptor that is no number": {"fd:-1", "needs the number"},

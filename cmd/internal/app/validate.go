@@ -60,9 +60,12 @@ func (c *Config) validateListening(refuse, warn report) {
 	}
 	if c.AdminListen != "" {
 		adminLocal, err := loopback(c.AdminListen)
-		if err != nil {
+		switch {
+		case c.AdminListen == kindSystemd:
+			refuse("--admin-listen systemd: not a form of its own: name the socket with FileDescriptorName=%s in its unit and leave --admin-listen at its default", adminSocket)
+		case err != nil:
 			refuse("--admin-listen: %q: %w", c.AdminListen, err)
-		} else if !adminLocal {
+		case !adminLocal:
 			warn("--admin-listen %s can be reached from other machines; profiles and metrics tell a lot about a hub", c.AdminListen)
 		}
 	}

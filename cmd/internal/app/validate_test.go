@@ -47,6 +47,7 @@ func TestRefusalsAndWarnings(t *testing.T) {
 		"descriptor that is none":         {with("--listen=fd:x"), "number of an open file", ""},
 		"admin for the world":             {with("--admin-listen=:3001"), "", "reached from other machines"},
 		"admin address that is none":      {with("--admin-listen=x"), "--admin-listen", ""},
+		"admin socket by activation":      {with("--admin-listen=systemd"), "FileDescriptorName=admin", ""},
 		"no write timeout":                {with("--write-timeout=0"), "--write-timeout", ""},
 		"no publish timeout":              {with("--publish-timeout=0"), "--publish-timeout", ""},
 		"no time to shut down":            {with("--shutdown-timeout=0"), "--shutdown-timeout", ""},
