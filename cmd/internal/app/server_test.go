@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // served runs h behind the public server and returns its base URL.
@@ -24,7 +25,7 @@ func served(t *testing.T, cfg *Config, h http.Handler, cert *certificate) string
 	done := make(chan error, 1)
 	go func() { done <- serve(s, l) }()
 	t.Cleanup(func() {
-		if err := shutdown(context.WithoutCancel(t.Context()), s); err != nil {
+		if err := shutdown(context.WithoutCancel(t.Context()), s, slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
 		}
 		if err := <-done; err != nil {
@@ -76,6 +77,47 @@ func TestPublicServerSpeaks(t *testing.T) {
 				t.Errorf("%q, %v; want %s", b, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestWhatIsNotDoneInTimeIsCut keeps a stop clean whatever clients do: one asked for nothing, one takes for ever.
+func TestWhatIsNotDoneInTimeIsCut(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	l, err := listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, seen := make(chan struct{}), make(chan struct{}, 2)
+	s := newAdminServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(busy)
+		<-r.Context().Done()
+	}), log)
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			seen <- struct{}{}
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- serve(s, l) }()
+	for _, sent := range []string{"", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"} {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := io.WriteString(c, sent); err != nil {
+			t.Fatal(err)
+		}
+		<-seen
+	}
+	<-busy
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := shutdown(ctx, s, log); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("serve: %v", err)
 	}
 }
 

@@ -25,9 +25,10 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	adminServer := newAdminServer(admin.Handler(admin.Options{Gatherer: a.registry, Ready: a.ready}), a.log)
+	adminHandler := admin.Handler(admin.Options{Gatherer: a.registry, Ready: a.ready})
+	adminServer := newAdminServer(guardHost(adminHandler, a.cfg.PublicURL, false), a.log)
 	a.life.add(step{name: "admin server", limit: stopAdmin, must: true, run: func(ctx context.Context) error {
-		return shutdown(ctx, adminServer)
+		return shutdown(ctx, adminServer, a.log)
 	}})
 	for _, l := range adminListeners {
 		a.goServe(adminServer, l)
@@ -46,9 +47,13 @@ func (a *App) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := newServer(&a.cfg, h.Handler(), a.cert, a.log)
+	handler := h.Handler()
+	if a.cfg.Dev {
+		handler = guardHost(handler, a.cfg.PublicURL, true)
+	}
+	server := newServer(&a.cfg, handler, a.cert, a.log)
 	a.life.add(step{name: "public server", limit: stopRequests, must: true, run: func(ctx context.Context) error {
-		return shutdown(ctx, server)
+		return shutdown(ctx, server, a.log)
 	}})
 	a.life.add(step{name: "streams", limit: a.cfg.DrainDelay + a.cfg.ShutdownTimeout, run: a.drain})
 	for _, l := range public {
