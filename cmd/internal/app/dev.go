@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -25,7 +26,7 @@ type devKeys struct {
 // loadDevKeys reads the keys of --dev in dir, making them the first time.
 func loadDevKeys(dir string) (devKeys, error) {
 	path := filepath.Join(dir, devKeysFile)
-	b, err := os.ReadFile(path) //nolint:gosec // in the directory the operator chose
+	b, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeDevKeys(dir, path)
 	}
@@ -42,7 +43,25 @@ func loadDevKeys(dir string) (devKeys, error) {
 	return k, nil
 }
 
-// makeDevKeys writes beside the file and renames, so that a crash never leaves half a file.
+// readPrivate reads a file unless other users can read or change it: a key that they know is none.
+func readPrivate(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // in the directory the operator chose
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o066 != 0 {
+		return nil, fmt.Errorf("other users can read or change it (mode %04o): remove it and start again for a new key, or chmod 600 it if nobody has", mode)
+	}
+	return io.ReadAll(f)
+}
+
+// makeDevKeys writes beside the file, under a name that nobody can have prepared, and renames, so that a crash
+// never leaves half a file.
 func makeDevKeys(dir, path string) (devKeys, error) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
@@ -52,15 +71,29 @@ func makeDevKeys(dir, path string) (devKeys, error) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(path+".new", append(b, '\n'), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = writePrivate(path, append(b, '\n'))
 	}
 	if err != nil {
 		return devKeys{}, fmt.Errorf("keys of --dev: %w", err)
 	}
 	return k, nil
+}
+
+// writePrivate puts b at path, for the owner alone, whole or not at all.
+func writePrivate(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600, following no link
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }
 
 // WriteBanner writes what a newcomer needs to try the hub that --dev started: its URL, a token, and
@@ -95,17 +128,13 @@ Publish from another:
 	return err
 }
 
-// mintDevToken makes the token of the banner, or none if the operator brought keys that cannot sign one
-// for both roles.
-func mintDevToken(publisher, subscriber Secret, pubAlg, subAlg string) string {
-	key, err := publisher.Read()
-	other, err2 := subscriber.Read()
-	if err != nil || err2 != nil || key != other || pubAlg != subAlg {
-		return ""
-	}
-	token, err := auth.Mint(auth.MintOptions{Key: key, Algorithm: pubAlg, Publish: []string{"*"}, Subscribe: []string{"*"}})
+// mintDevToken makes the token of the banner with the generated key.
+func mintDevToken(key string) (string, error) {
+	token, err := auth.Mint(auth.MintOptions{
+		Key: key, Algorithm: auth.DefaultAlgorithm, Publish: []string{"*"}, Subscribe: []string{"*"},
+	})
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("token of --dev: %w", err)
 	}
-	return token
+	return token, nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
 )
 
 // pasted returns the lines of the banner that begin with curl, as one would paste them.
@@ -33,6 +35,7 @@ func TestLinesPrintedByDevWorkWhenPasted(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl")
 	}
+	t.Setenv("TOKEN", mint(t, secret)) // for the keys of one's own
 	for name, args := range map[string][]string{
 		"on a port":           {"--dev", "--transport=memory"},
 		"on a Unix socket":    {"--dev", "--transport=memory", "--listen=unix:" + filepath.Join(t.TempDir(), "hub.sock")},
@@ -47,6 +50,9 @@ func TestLinesPrintedByDevWorkWhenPasted(t *testing.T) {
 				t.Fatal(err)
 			}
 			subscribe, publish := pasted(t, banner.String())
+			if own := strings.Contains(name, "my own"); own == strings.Contains(banner.String(), "eyJ") {
+				t.Errorf("a token is printed for keys of one's own, or none for generated ones:\n%s", &banner)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stream := exec.CommandContext(ctx, "sh", "-c", "exec "+subscribe+" -s")
@@ -101,5 +107,57 @@ func TestDevKeysAreKeptForTheOwnerAlone(t *testing.T) {
 	once()
 	if second, err := os.ReadFile(file); err != nil || string(second) != string(first) {
 		t.Errorf("the key changed with the second start (%v)", err)
+	}
+}
+
+func TestDevKeysFollowNoPreparedLink(t *testing.T) {
+	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, "dev-keys.json.new")); err != nil {
+		t.Fatal(err)
+	}
+	start(t, "--dev", "--transport=memory", "--data-dir="+dir)
+	if b, err := os.ReadFile(other); err != nil || string(b) != "precious" {
+		t.Errorf("%q, %v: the file that the link names was written", b, err)
+	}
+	info, err := os.Lstat(filepath.Join(dir, "dev-keys.json"))
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v; want a file with permission 0600", info, err)
+	}
+}
+
+func TestDevKeysThatOthersKnowAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "dev-keys.json")
+	s, _, err := load(t, "", nil, "--dev", "--transport=memory", "--listen=127.0.0.1:0", "--admin-listen=", "--data-dir="+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o640: true, 0o602: true} {
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(`{"jwt_key": "`+secret+`"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		a, err := app.New(s.Config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Start(t.Context())
+		if got := err != nil && strings.Contains(err.Error(), "chmod 600"); got != refused || (err != nil) != refused {
+			t.Errorf("mode %o: %v, want refused to be %t", mode, err, refused)
+		}
+		if err == nil {
+			err = a.Stop(t.Context())
+		}
+		if err != nil && !refused {
+			t.Error(err)
+		}
 	}
 }

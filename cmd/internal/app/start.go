@@ -139,18 +139,24 @@ func (a *App) startAuth(ctx context.Context) error {
 	return nil
 }
 
+// addDevKeys gives the generated key to the roles that have none. Only if both have it there is a token to
+// print: one that never expires is not signed with a key that the operator may use elsewhere.
 func (a *App) addDevKeys() error {
 	k, err := loadDevKeys(a.cfg.DataDir)
 	if err != nil {
 		return err
 	}
+	generated := 0
 	for _, r := range []*role{&a.publisher, &a.subscriber} {
 		if r.key.IsZero() && r.jwks == "" {
 			r.key, r.alg = NewSecret(k.Key), auth.DefaultAlgorithm
+			generated++
 		}
 	}
-	a.devToken = mintDevToken(a.publisher.key, a.subscriber.key, a.publisher.alg, a.subscriber.alg)
-	return nil
+	if generated == 2 {
+		a.devToken, err = mintDevToken(k.Key)
+	}
+	return err
 }
 
 // startHub runs the hub until it is stopped, and waits until it is ready.
