@@ -19,7 +19,8 @@ func Check(cfg Config) error {
 }
 
 // WriteYAML writes the effective configuration in the form of a configuration file, each value with its
-// source as a comment. Secrets are redacted unless they are in a file, whose name is no secret.
+// source as a comment. Secrets are redacted unless they are in a file, whose name is no secret; so is what may be
+// one in a URL.
 func (s *Settings) WriteYAML(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	group := ""

@@ -31,6 +31,39 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
+func TestCredentialsOfKeySetsAreNeverShown(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://joe:" + secret + "@a.example/set":      `https://[redacted]@a.example/set`,
+		"https://" + secret + "@a.example/set":          `https://[redacted]@a.example/set`,
+		"https://a.example:8443/set?token=" + secret:    `https://a.example:8443/set?[redacted]`,
+		"https://a.example/set#" + secret:               `https://a.example/set?[redacted]`,
+		"http://joe:" + secret + "@a.example/set":       `http://[redacted]@a.example/set`, // refused
+		"joe:" + secret + "@a.example/set":              `[redacted]`,
+		"https:joe:" + secret + "@a.example/set":        `[redacted]`,
+		"https://joe:" + secret + "@a.example:port/set": `[redacted]`,
+		"https://a.example/a%20set":                     `https://a.example/a%20set`,
+		"file:///run/keys/set.json":                     `file:///run/keys/set.json`,
+	} {
+		s, _, err := load(t, "", nil, "--publisher-jwks-url="+url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := s.WriteYAML(&b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), secret) || !strings.Contains(b.String(), want) {
+			t.Errorf("shown, or not as %s:\n%s", want, &b)
+		}
+		if _, err := s.Config.Validate(); err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("refused with %v", err)
+		}
+		if s.Config.PublisherJWKS != url {
+			t.Errorf("the URL in use is %q, want %q", s.Config.PublisherJWKS, url)
+		}
+	}
+}
+
 func TestEffectiveConfigurationIsAConfigurationFile(t *testing.T) {
 	first, fs, err := load(t, "retry: 4s", []string{"CINNABAR_CORS_ORIGIN=https://a.example,https://b.example"},
 		"--listen=unix:/run/a b #c.sock", "--public-url=https://h.example/hub", "--subscriber-jwt-key=@/run/key", "--sync=always",

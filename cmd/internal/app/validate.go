@@ -111,7 +111,7 @@ func (c *Config) validateRoles(refuse, warn report) {
 			refuse("--%s-jwt-key and --%s-jwks-url are both given: choose one", r.name, r.name)
 		}
 		if u, err := url.Parse(r.jwks); r.jwks != "" && (err != nil || !slices.Contains([]string{"https", "file"}, u.Scheme)) {
-			refuse("--%s-jwks-url: %q: must begin with https:// or file://", r.name, r.jwks)
+			refuse("--%s-jwks-url: %q: must begin with https:// or file://", r.name, redactURL(r.jwks))
 		}
 	}
 	switch {

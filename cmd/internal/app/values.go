@@ -199,6 +199,30 @@ func parseOrigin(s string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
+// redactURL gives a URL without what may be a credential: user, password, query and fragment. What is no URL
+// with a host may hold them anywhere.
+func redactURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.Opaque != "" || u.Host == "" && strings.ContainsAny(s, "@?#") {
+		return redacted
+	}
+	var b strings.Builder
+	if u.Scheme != "" {
+		b.WriteString(u.Scheme + ":")
+	}
+	switch {
+	case u.User != nil:
+		b.WriteString("//" + redacted + "@" + u.Host)
+	case strings.Contains(s, "//"):
+		b.WriteString("//" + u.Host)
+	}
+	b.WriteString(u.EscapedPath())
+	if strings.ContainsAny(s, "?#") {
+		b.WriteString("?" + redacted)
+	}
+	return b.String()
+}
+
 // parseHubURL takes the whole public URL of the hub; empty is none.
 func parseHubURL(s string) (*url.URL, error) {
 	if s == "" {
