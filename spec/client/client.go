@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,9 +24,9 @@ const (
 // Error is an answer of the hub that is not the one asked for.
 type Error struct {
 	Status     int
-	Detail     string        // what the hub said, one line; empty if it said nothing readable
+	Detail     string        // what the hub said, one printable line; empty if it said nothing readable
 	Challenge  string        // WWW-Authenticate, empty for none
-	RequestID  string        // ties the answer to the hub's log, empty for none
+	RequestID  string        // ties the answer to the hub's log, printable; empty for none
 	RetryAfter time.Duration // 0 = the hub named none
 }
 
@@ -55,7 +56,7 @@ func readError(resp *http.Response) *Error {
 	e := &Error{
 		Status:    resp.StatusCode,
 		Challenge: resp.Header.Get("WWW-Authenticate"),
-		RequestID: resp.Header.Get(spec.HeaderRequestID),
+		RequestID: printable(resp.Header.Get(spec.HeaderRequestID)),
 	}
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		if s, err := strconv.ParseUint(after, 10, 32); err == nil {
@@ -72,15 +73,12 @@ func readError(resp *http.Response) *Error {
 	if strings.HasPrefix(kind, "application/problem+json") {
 		var problem struct{ Title, Detail string }
 		if json.Unmarshal(body, &problem) == nil {
-			e.Detail = problem.Detail
-			if e.Detail == "" {
-				e.Detail = problem.Title
-			}
+			e.Detail = printable(cmp.Or(problem.Detail, problem.Title))
 		}
 		return e
 	}
 	if strings.HasPrefix(kind, "text/plain") {
-		e.Detail = strings.Join(strings.Fields(string(body)), " ")
+		e.Detail = printable(strings.Join(strings.Fields(string(body)), " "))
 		// Error says these two itself.
 		e.Detail = strings.TrimPrefix(e.Detail, http.StatusText(e.Status)+": ")
 		e.Detail = strings.TrimSuffix(e.Detail, " (request "+e.RequestID+")")
@@ -88,11 +86,45 @@ func readError(resp *http.Response) *Error {
 	return e
 }
 
+// printable writes what could steer a terminal, control and formatting characters, as escapes: a hub's words are shown
+// to people.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool { return !strconv.IsPrint(r) }
+
+// maxRedirects is net/http's own limit.
+const maxRedirects = 10
+
+// follow is net/http's policy, but for a redirection that would send updates and tokens in the clear.
+func follow(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("refused to follow a redirect from https to %s", bareURL(req.URL))
+	}
+	return nil
+}
+
 // defaultHTTP has no overall timeout, which would end streams, and asks for no compression, which would
 // delay events.
 func defaultHTTP() *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	return &http.Client{Transport: &http.Transport{
+	return &http.Client{CheckRedirect: follow, Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 		DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second,
 		IdleConnTimeout: 90 * time.Second,

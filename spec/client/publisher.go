@@ -24,7 +24,8 @@ type Publisher struct {
 	own  *http.Client
 }
 
-// Publish sends u and returns the id that the hub gave it. The error is an *Error if the hub refused.
+// Publish sends u and returns the id that the hub gave it. The error is an *Error if the hub refused. A
+// redirection that turns the publication into a GET (301, 302, 303) is an error too.
 // Nothing is sent twice: whether a publication whose answer was lost should be repeated is the caller's decision.
 // Source: classic and draft-08 §Publication.
 func (p *Publisher) Publish(ctx context.Context, u *spec.Update) (id string, err error) {
@@ -41,6 +42,9 @@ func (p *Publisher) Publish(ctx context.Context, u *spec.Update) (id string, err
 		return "", fmt.Errorf("publish: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if sent := resp.Request; sent != nil && sent.Method != http.MethodPost {
+		return "", fmt.Errorf("publish: nothing was stored: the hub's URL redirects to %s; publish there", bareURL(sent.URL))
+	}
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("publish: %w", readError(resp))
 	}
@@ -57,6 +61,13 @@ func (p *Publisher) client() *http.Client {
 	}
 	p.once.Do(func() { p.own = defaultHTTP() })
 	return p.own
+}
+
+// bareURL is u without what may be secret.
+func bareURL(u *url.URL) string {
+	c := *u
+	c.RawQuery, c.Fragment, c.RawFragment = "", "", ""
+	return c.Redacted()
 }
 
 func form(u *spec.Update) url.Values {

@@ -85,6 +85,22 @@ func TestRefusalsAreReadable(t *testing.T) {
 			true,
 			"hub answered 429 Too Many Requests: too many",
 		},
+		"text that would steer a terminal": {
+			500,
+			http.Header{"Content-Type": {"application/problem+json"}, "X-Request-Id": {"r\xc2\x9b1"}},
+			`{"detail":"a\u001b]0;owned\u0007\nb\u202ec é"}`,
+			client.Error{Status: 500, Detail: `a\x1b]0;owned\a\nb\u202ec é`, RequestID: `r\u009b1`},
+			true,
+			`hub answered 500 Internal Server Error: a\x1b]0;owned\a\nb\u202ec é (request r\u009b1)`,
+		},
+		"plain text that would": {
+			403,
+			http.Header{"Content-Type": {"text/plain"}},
+			"a\x1b[2Jb\xc2\x9bc",
+			client.Error{Status: 403, Detail: `a\x1b[2Jb\u009bc`},
+			false,
+			`hub answered 403 Forbidden: a\x1b[2Jb\u009bc`,
+		},
 		"a page of some proxy": {
 			502,
 			http.Header{"Content-Type": {"text/html"}, "Retry-After": {"soon"}},
@@ -124,5 +140,49 @@ func TestPublishTellsThatNobodyListens(t *testing.T) {
 	_, err := p.Publish(t.Context(), &spec.Update{Topics: []string{"a"}})
 	if _, ok := errors.AsType[*url.Error](err); !ok {
 		t.Errorf("error %v, want that of the connection", err)
+	}
+}
+
+func TestPublishIsNotTakenForStoredAfterARedirectToAGet(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			published := 0
+			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == "/":
+					http.Redirect(w, r, "/hub?secret=1", status)
+				case r.Method == http.MethodPost:
+					published++
+					fmt.Fprint(w, "id-1")
+				default:
+					fmt.Fprint(w, "<html>")
+				}
+			}))
+			defer hub.Close()
+			p := client.Publisher{URL: hub.URL + "/"}
+			id, err := p.Publish(t.Context(), &spec.Update{Topics: []string{"a"}})
+			if stored := published == 1; stored != (err == nil) || stored != (id == "id-1") {
+				t.Errorf("published %d times, answered %q, %v", published, id, err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), hub.URL+"/hub") || strings.Contains(err.Error(), "secret")) {
+				t.Errorf("error %q does not name the URL without its query", err)
+			}
+		})
+	}
+}
+
+func TestClientsStayWithTLS(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the redirection to http was followed")
+	}))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL+"/?secret=1", http.StatusTemporaryRedirect))
+	defer secure.Close()
+	hc := client.DefaultHTTP()
+	hc.Transport = secure.Client().Transport
+	p := client.Publisher{URL: secure.URL, HTTP: hc}
+	_, err := p.Publish(t.Context(), &spec.Update{Topics: []string{"a"}})
+	if err == nil || !strings.Contains(err.Error(), "from https to "+plain.URL) {
+		t.Errorf("error %v", err)
 	}
 }

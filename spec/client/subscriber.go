@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
@@ -24,6 +25,9 @@ const (
 	firstBackoff = time.Second
 	maxBackoff   = 30 * time.Second
 )
+
+// paramLastEventID is the query parameter for a cursor that does not fit the header (classic §Reconciliation).
+const paramLastEventID = "lastEventID"
 
 // Subscriber keeps one subscription alive: it reconnects with its cursor, waits as the hub asks and a
 // random time more, and tells when something was lost. URL and Topics are required.
@@ -49,7 +53,7 @@ type Open struct {
 
 // Run hands each event to fn, in order, until ctx ends (its cause is returned), fn returns an error (it is
 // returned, ErrStop as nil), the hub says not to come back (204: nil), or it refuses for good (*Error).
-// The cursor moves on once fn has returned nil. Run once at a time.
+// The cursor moves on once fn has returned nil; it is the ID of events that come without one. Run once at a time.
 // Source: WHATWG HTML §9.2.3; REQUIREMENTS REC-01, REC-12, REC-15, SSE-W11.
 func (s *Subscriber) Run(ctx context.Context, fn func(sse.Event) error) error {
 	r := &run{s: s, http: s.HTTP, cursor: s.LastEventID, retry: defaultRetry}
@@ -92,7 +96,7 @@ func (f *final) Error() string { return fmt.Sprint(f.err) }
 type run struct {
 	s          *Subscriber
 	http       *http.Client
-	cursor     string
+	cursor     string        // as a browser keeps it: ids count at the blank line, with or without data, and an empty one clears it
 	retry      time.Duration // as the hub last asked
 	everOpened bool
 }
@@ -111,10 +115,14 @@ func (r *run) stream(ctx context.Context, fn func(sse.Event) error) (opened bool
 		r.s.OnOpen(r.reconcile(resp.Header))
 	}
 	d := sse.NewDecoder(resp.Body, r.s.MaxEvent)
+	d.SetLastEventID(r.cursor)
 	for {
 		e, err := d.Next()
 		if ms, ok := d.Retry(); ok {
 			r.retry = time.Duration(min(ms, uint64(time.Hour/time.Millisecond))) * time.Millisecond
+		}
+		if err != nil {
+			r.cursor = d.LastEventID() // blocks without data may have moved it
 		}
 		switch {
 		case errors.Is(err, sse.ErrTooLong): // it would come again after every reconnection
@@ -128,9 +136,7 @@ func (r *run) stream(ctx context.Context, fn func(sse.Event) error) (opened bool
 			}
 			return true, &final{err}
 		}
-		if e.ID != "" {
-			r.cursor = e.ID
-		}
+		r.cursor = e.ID
 	}
 }
 
@@ -169,11 +175,18 @@ func (r *run) request(ctx context.Context) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range r.s.Topics {
+	add := func(name, value string) {
 		if u.RawQuery != "" {
 			u.RawQuery += "&"
 		}
-		u.RawQuery += spec.FieldTopic + "=" + url.QueryEscape(t)
+		u.RawQuery += name + "=" + url.QueryEscape(value)
+	}
+	for _, t := range r.s.Topics {
+		add(spec.FieldTopic, t)
+	}
+	asHeader := fitsHeader(r.cursor)
+	if !asHeader {
+		add(paramLastEventID, r.cursor)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
@@ -184,10 +197,17 @@ func (r *run) request(ctx context.Context) (*http.Request, error) {
 	if r.s.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.s.Token)
 	}
-	if r.cursor != "" {
+	if r.cursor != "" && asHeader {
 		req.Header.Set(spec.HeaderLastEventID, r.cursor)
 	}
 	return req, nil
+}
+
+// fitsHeader reports whether s comes through unchanged as the value of a header field. A foreign hub's id may
+// hold control characters, which net/http does not send, or blanks around it, which are dropped.
+func fitsHeader(s string) bool {
+	control := func(r rune) bool { return r < ' ' || r == 0x7F }
+	return !strings.ContainsFunc(s, control) && strings.Trim(s, " ") == s
 }
 
 // reconcile compares the cursor with the hub's answer. An answer without the header says nothing, as
@@ -223,4 +243,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Ended reports whether cause, as OnRetry gets it, is an end of the stream of the hub's making.
-func Ended(cause error) bool { return errors.Is(cause, io.EOF) }
+func Ended(cause error) bool {
+	_, request := errors.AsType[*url.Error](cause) // hung up on before it answered
+	return !request && errors.Is(cause, io.EOF)
+}

@@ -96,6 +96,65 @@ func TestSubscriberResumesAfterTheLastWholeEvent(t *testing.T) {
 	})
 }
 
+// TestSubscriberKeepsItsCursorAsABrowserDoes looks at what the request after a stream asks for, and at the
+// id of an event without one on the stream after it.
+func TestSubscriberKeepsItsCursorAsABrowserDoes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first, stream string
+		cursor, query string // of the second request
+		id            string // of an event on the second stream that has none
+	}{
+		"an id without data":                    {"", "id: e1\ndata: x\n\nid: e2\n\n", "e2", "", "e2"},
+		"an empty id":                           {"", "id: e1\ndata: x\n\nid:\ndata: y\n\n", "", "", ""},
+		"an empty id without data":              {"e0", "id:\n\n", "", "", ""},
+		"an id that is cut off":                 {"", "id: e1\ndata: x\n\nid: e2\ndata: y\n", "e1", "", "e1"},
+		"no id at all":                          {"e0", ":\n\ndata: x\n\n", "e0", "", "e0"},
+		"an id that no header holds":            {"", "id: a\x01b\ndata: x\n\n", "", "a\x01b", "a\x01b"},
+		"an id that a header would be cut from": {"", "id:  e1 \ndata: x\n\n", "", " e1 ", " e1 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answers: []reply{stream(tt.stream), stream("data: last\n\n")}}
+				sub := client.Subscriber{URL: "http://hub/?a=b", LastEventID: tt.first, HTTP: &http.Client{Transport: s}}
+				err := sub.Run(t.Context(), func(e sse.Event) error {
+					if e.Data != "last" {
+						return nil
+					}
+					if e.ID != tt.id {
+						t.Errorf("id %q, want %q", e.ID, tt.id)
+					}
+					return client.ErrStop
+				})
+				if err != nil || len(s.seen) != 2 {
+					t.Fatalf("%d requests: %v", len(s.seen), err)
+				}
+				r := s.seen[1]
+				if header := r.Header.Get("Last-Event-ID"); header != tt.cursor || r.URL.Query().Get("lastEventID") != tt.query {
+					t.Errorf("header %q, query %s; want %q, %q", header, r.URL.RawQuery, tt.cursor, tt.query)
+				}
+			})
+		})
+	}
+}
+
+func TestEndedIsTrueForStreamsOnly(t *testing.T) {
+	hungUp := func(*http.Request) (*http.Response, error) { return nil, io.EOF }
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []reply{stream(""), hungUp, gone}}
+		var ended []bool
+		sub := client.Subscriber{
+			URL: "http://hub/", HTTP: &http.Client{Transport: s},
+			OnRetry: func(cause error, _ time.Duration) { ended = append(ended, client.Ended(cause)) },
+		}
+		if err := sub.Run(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(ended, []bool{true, false}) {
+			t.Errorf("ended: %v; want true for the stream, false for the hub that hung up before it answered", ended)
+		}
+	})
+}
+
 func TestSubscriberWaitsAsAskedAndARandomTimeMore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before  []reply

@@ -36,7 +36,8 @@ type Decoder struct {
 	eventType string
 	block     uint64 // retry field of the block being read
 
-	lastID   string
+	id       string // the last id field read
+	lastID   string // id as of the last blank line
 	retry    uint64
 	hasRetry bool
 }
@@ -50,9 +51,13 @@ func NewDecoder(r io.Reader, maxEvent int) *Decoder {
 	return &Decoder{r: bufio.NewReader(r), maxEvent: maxEvent}
 }
 
-// LastEventID returns the cursor a client would send now: the last id field that was read, even if its
-// event has not been reported yet. Empty when there was none.
+// LastEventID returns the cursor a client would send now: the last id field before the last blank line that
+// was read, with or without data. Empty when there was none, or when an empty id field cleared it.
 func (d *Decoder) LastEventID() string { return d.lastID }
+
+// SetLastEventID sets the cursor with which the stream was asked for. It is the ID of events before the
+// stream's first id field, as in a browser that has reconnected. Call it before Next.
+func (d *Decoder) SetLastEventID(id string) { d.id, d.lastID = id, id }
 
 // Retry returns the last reconnection time that was read, in milliseconds, and whether there was one.
 func (d *Decoder) Retry() (ms uint64, ok bool) { return d.retry, d.hasRetry }
@@ -151,7 +156,7 @@ func (d *Decoder) field(line []byte) error {
 		d.hasData = true
 	case "id":
 		if strings.IndexByte(value, 0) < 0 {
-			d.lastID = value
+			d.id = value
 		}
 	case "retry":
 		if ms, err := strconv.ParseUint(value, 10, 64); err == nil && onlyDigits(value) {
@@ -162,7 +167,8 @@ func (d *Decoder) field(line []byte) error {
 }
 
 func (d *Decoder) dispatch() (Event, bool) {
-	e := Event{ID: d.lastID, Type: d.eventType, Retry: d.block}
+	d.lastID = d.id
+	e := Event{ID: d.id, Type: d.eventType, Retry: d.block}
 	ok := d.hasData
 	if ok {
 		e.Data = string(d.data[:len(d.data)-1])

@@ -104,6 +104,34 @@ func TestDecoderTellsCommentsCursorAndRetry(t *testing.T) {
 	}
 }
 
+func TestDecoderMovesTheCursorAtTheBlankLine(t *testing.T) {
+	for name, tt := range map[string]struct{ stream, cursor string }{
+		"nothing said":               {":\n\n", "e0"},
+		"in a block with data":       {"id: e1\ndata: a\n\n", "e1"},
+		"in a block without":         {"id: e1\n\n", "e1"},
+		"cleared":                    {"id: e1\n\nid:\n\n", ""},
+		"in a block that is cut off": {"id: e1\n\nid: e2\ndata: b\n", "e1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDecoder(strings.NewReader(tt.stream), 0)
+			d.SetLastEventID("e0")
+			for {
+				if _, err := d.Next(); err != nil {
+					break
+				}
+			}
+			if got := d.LastEventID(); got != tt.cursor {
+				t.Errorf("cursor %q, want %q", got, tt.cursor)
+			}
+		})
+	}
+	d := NewDecoder(strings.NewReader("data: a\n\n"), 0)
+	d.SetLastEventID("e0")
+	if e, err := d.Next(); err != nil || e.ID != "e0" {
+		t.Errorf("an event before the first id: %+v, %v", e, err)
+	}
+}
+
 func TestDecoderRefusesWhatIsTooLong(t *testing.T) {
 	for name, stream := range map[string]string{
 		"a line": "data: " + strings.Repeat("x", 100),
