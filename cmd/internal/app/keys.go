@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/hub"
@@ -82,6 +83,16 @@ func (r *role) keys() (auth.Keys, error) {
 		return nil, fmt.Errorf("--%s-jwt-key: %w", r.name, err)
 	}
 	return k, nil
+}
+
+// ofBoth does for both roles at the same time what may take a while for each, and joins the errors.
+func ofBoth(publisher, subscriber *role, do func(*role) error) error {
+	var other error
+	var wg sync.WaitGroup
+	wg.Go(func() { other = do(subscriber) })
+	err := do(publisher)
+	wg.Wait()
+	return errors.Join(err, other)
 }
 
 // bothKeys reads the keys of both roles, so that every fault is told at once.

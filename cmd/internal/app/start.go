@@ -118,14 +118,19 @@ func (a *App) startAuth(ctx context.Context) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	setCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // sets are followed beyond the start
 	a.life.add(step{name: "keys", limit: stopAdmin, must: true, run: func(context.Context) error {
-		cancel()
+		cancel(nil)
 		a.publisher.close()
 		a.subscriber.close()
 		return nil
 	}})
-	if err := errors.Join(a.publisher.open(ctx, a.log), a.subscriber.open(ctx, a.log)); err != nil {
+	unlink := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	err := ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.open(setCtx, a.log) })
+	if !unlink() { // the start was called off meanwhile, and with it the sets
+		return context.Cause(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	p, s, err := bothKeys(&a.publisher, &a.subscriber)
@@ -134,7 +139,7 @@ func (a *App) startAuth(ctx context.Context) error {
 	}
 	a.auth.SetKeys(p, s)
 	if a.cert != nil {
-		a.wg.Go(func() { a.cert.watch(ctx) })
+		a.wg.Go(func() { a.cert.watch(setCtx) })
 	}
 	return nil
 }
@@ -191,12 +196,12 @@ func (a *App) startHub(ctx context.Context, log transport.Transport) (*hub.Hub, 
 // awaitReady waits for the hub's follower. A hub that takes longer serves nevertheless: it refuses by
 // itself what it cannot do yet, and gets well without a restart.
 func (a *App) awaitReady(ctx context.Context, h *hub.Hub) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	patience, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := h.Ready(ctx)
+		err := h.Ready(patience)
 		if err == nil {
 			return nil
 		}
@@ -204,12 +209,12 @@ func (a *App) awaitReady(ctx context.Context, h *hub.Hub) error {
 		case <-tick.C:
 		case failed := <-a.failed:
 			return failed
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				a.log.Warn("the hub is not ready yet", "error", err)
-				return nil
+		case <-patience.Done():
+			if ctx.Err() != nil { // it is the caller whose patience is over
+				return context.Cause(ctx)
 			}
-			return context.Cause(ctx)
+			a.log.Warn("the hub is not ready yet", "error", err)
+			return nil
 		}
 	}
 }

@@ -24,8 +24,9 @@ func (a *App) drain(ctx context.Context) error {
 }
 
 // Reload reads the keys and the certificate again. What cannot be read leaves the old one in use.
+// ctx ends the fetching of JWK Sets.
 func (a *App) Reload(ctx context.Context) error {
-	sets := errors.Join(a.publisher.reload(ctx), a.subscriber.reload(ctx))
+	sets := ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.reload(ctx) })
 	p, s, err := bothKeys(&a.publisher, &a.subscriber)
 	if err == nil {
 		a.auth.SetKeys(p, s)
