@@ -46,7 +46,7 @@ func exitCode(err error) int {
 		switch {
 		case e.Op == "parse":
 			return exitUsage
-		case !errors.Is(err, context.Canceled):
+		case !errors.Is(err, context.Canceled) && !errors.Is(err, errInterrupted):
 			return exitUnavailable
 		}
 	}

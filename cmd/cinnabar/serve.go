@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func serve(cmd *cobra.Command, settings *app.Settings) error {
 
 	w := watchSignals()
 	defer w.stop()
-	if err := start(cmd.Context(), a, w); err != nil {
+	if err := start(cmd.Context(), a.Start, w); err != nil {
 		return err
 	}
 	if err := a.WriteBanner(cmd.OutOrStdout(), version()); err != nil {
@@ -58,41 +59,58 @@ func serve(cmd *cobra.Command, settings *app.Settings) error {
 	return attend(cmd.Context(), a, &cfg, log, w)
 }
 
-// start starts a. It may take a while, with a large store or a key set that is far away: a signal ends it.
-func start(ctx context.Context, a *app.App, w *signalWatch) error {
+// start runs the start of a hub. It may take a while, with a large store or a key set that is far away: a signal
+// ends it. One that comes as the hub has started is left to attend, which stops the hub.
+func start(ctx context.Context, run func(context.Context) error, w *signalWatch) error {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	started := make(chan error, 1)
-	go func() { started <- a.Start(ctx) }()
+	go func() { started <- run(ctx) }()
 	select {
 	case err := <-started:
 		return err
 	case s := <-w.ended:
 		abort(fmt.Errorf("stopped while starting: %s", s))
-		return <-started
+		err := <-started
+		if err == nil {
+			w.ended <- s // there is room: it came from there, and is the only one
+		}
+		return err
 	}
 }
 
 // attend lets the hub run until a signal or a failure of its own, then stops it.
 func attend(ctx context.Context, a *app.App, cfg *app.Config, log *slog.Logger, w *signalWatch) error {
 	var failed error
-	for running := true; running; {
+	reloadCtx, endReloads := context.WithCancel(ctx)
+	defer endReloads()
+	var reloads sync.WaitGroup
+	reloads.Go(func() { reloadWhenAsked(reloadCtx, a, w) })
+	select {
+	case failed = <-a.Failed():
+	case s := <-w.ended:
+		log.Info("stopping", "signal", s.String())
+	}
+	endReloads()
+	reloads.Wait()
+	notify(daemon.SdNotifyStopping)
+	stopCtx, cancel := context.WithTimeout(ctx, cfg.DrainDelay+cfg.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(failed, a.Stop(stopCtx))
+}
+
+// reloadWhenAsked does what SIGHUP asks for until ctx ends, which also ends a reload under way.
+func reloadWhenAsked(ctx context.Context, a *app.App, w *signalWatch) {
+	for {
 		select {
 		case <-w.reload:
 			notify(daemon.SdNotifyReloading)
 			_ = a.Reload(ctx) // it logs what it could not read, and the hub goes on with what it had
 			notify(daemon.SdNotifyReady)
-		case failed = <-a.Failed():
-			running = false
-		case s := <-w.ended:
-			log.Info("stopping", "signal", s.String())
-			running = false
+		case <-ctx.Done():
+			return
 		}
 	}
-	notify(daemon.SdNotifyStopping)
-	stopCtx, cancel := context.WithTimeout(ctx, cfg.DrainDelay+cfg.ShutdownTimeout)
-	defer cancel()
-	return errors.Join(failed, a.Stop(stopCtx))
 }
 
 // notify tells a service manager of type notify, if one is there; nobody else is waiting for it.

@@ -5,16 +5,25 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -231,6 +240,50 @@ func TestHangupReadsKeysAgain(t *testing.T) {
 	p.await(t, "READY=1") // again, after reloading
 	token := strings.TrimSpace(output(t, "token", "mint", "--key", next, "--publish", "*"))
 	output(t, "publish", "--hub", url, "--token", token, "--topic", "a")
+}
+
+// TestSignalEndsAReload has the key set not answer any more when it is read again.
+func TestSignalEndsAReload(t *testing.T) {
+	if runtime.GOOS == "darwin" {
+		t.Skip("the system's trust cannot be given in the environment")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := key.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := func(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+	asked := make(chan struct{}, 8)
+	var stuck atomic.Bool
+	sets := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if stuck.Load() {
+			asked <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","x":%q,"y":%q}]}`, part(point[1:33]), part(point[33:]))
+	}))
+	t.Cleanup(sets.Close)
+	root := filepath.Join(t.TempDir(), "root.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sets.Certificate().Raw})
+	if err := os.WriteFile(root, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := serveCommand(t, func(c *exec.Cmd) { c.Env = append(c.Env, "SSL_CERT_FILE="+root) },
+		"--subscriber-jwks-url="+sets.URL, "--jwks-allow-private")
+	stuck.Store(true)
+	p.signal(t, syscall.SIGHUP)
+	<-asked
+	p.signal(t, syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if l := p.log.String(); !strings.Contains(l, "reload failed") || strings.Contains(l, "deadline exceeded") {
+		t.Error("the reload was waited for until its own time was over")
+	}
 }
 
 // output runs a command that must succeed and returns its standard output.
