@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/cinnabar-hub/cinnabar/spec/client"
@@ -20,11 +22,15 @@ type jsonEvent struct {
 	Data string `json:"data"`
 }
 
+// defaultMaxEvent is twice what the largest publication of a hub with a broker can be.
+const defaultMaxEvent = "64MiB"
+
 func newSubscribe() *cobra.Command {
 	var hub hubFlags
 	var s client.Subscriber
 	var asJSON bool
 	var count int
+	var maxEvent string
 	cmd := &cobra.Command{
 		Use:   "subscribe",
 		Short: "Print updates as they come",
@@ -40,10 +46,14 @@ error. What happens to the connection, and whether the hub says that updates wer
 	f.StringVar(&s.LastEventID, "last-event-id", "", "begin after this event `id`; earliest = with all there is")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	f.IntVar(&count, "count", 0, "end after this `number` of updates; 0 = never")
+	f.StringVar(&maxEvent, "max-event", defaultMaxEvent, "largest event taken, a `size`; a longer one ends the command")
 	required(cmd, "topic")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if count < 0 {
 			return &usageError{errors.New("--count must not be negative")}
+		}
+		if s.MaxEvent, err = parseMaxEvent(maxEvent); err != nil {
+			return &usageError{err}
 		}
 		if s.URL, s.Token, err = hub.read(); err != nil {
 			return err
@@ -61,12 +71,23 @@ error. What happens to the connection, and whether the hub says that updates wer
 			}
 			return nil
 		})
-		if errors.Is(err, errInterrupted) && count == 0 {
+		switch {
+		case errors.Is(err, errInterrupted) && count == 0:
 			return nil // how an endless subscription ends
+		case errors.Is(err, sse.ErrTooLong):
+			return fmt.Errorf("%w; --max-event allows more than %s", err, maxEvent)
 		}
 		return err
 	}
 	return cmd
+}
+
+func parseMaxEvent(size string) (int, error) {
+	n, err := humanize.ParseBytes(size)
+	if err != nil || n == 0 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("--max-event: %q must be a size such as 512KiB, 64MiB or 1GiB", size)
+	}
+	return int(n), nil
 }
 
 func printEvent(w io.Writer, e sse.Event, asJSON bool) error {
