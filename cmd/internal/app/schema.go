@@ -68,7 +68,7 @@ func (s *schema) role(role string, key *Secret, alg, jwks *string) {
 		role+"-jwt-key", "`key` of "+role+" tokens: a secret, a PEM public key, or @/path/to/file")
 	f.Annotations[noteSecret] = []string{"true"}
 	add(s, alg, role+"-jwt-alg", "`algorithm` of "+role+" tokens", "algorithm", oneOf(algorithms...), formatText)
-	add(s, jwks, role+"-jwks-url", "`URL` of a JWK Set with the keys of "+role+" tokens, https:// or file://", "text", parseText, redactURL)
+	add(s, jwks, role+"-jwks-url", "`URL` of a JWK Set with the keys of "+role+" tokens, https:// or file://", "URL", parseText, redactURL)
 }
 
 func isSecret(f *pflag.Flag) bool { return f.Annotations[noteSecret] != nil }

@@ -104,7 +104,7 @@ func TestWhatIsNotDoneInTimeIsCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = c.Close() }()
+		t.Cleanup(func() { _ = c.Close() })
 		if _, err := io.WriteString(c, sent); err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func TestStartThatIsCalledOffWaitsForNoKeySet(t *testing.T) {
 			t.Error(err)
 			break
 		}
-		defer func() { _ = c.Close() }()
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	cancel(errCalledOff)
 	begin := time.Now()

@@ -141,8 +141,14 @@ func (c *Config) validateBrowsers(refuse, warn report) {
 			refuse("--cors-origin * cannot be used with --cookie-name: browsers send no cookies to a hub that allows any origin; list the origins in --cors-origin")
 		}
 	}
-	if slices.Contains(c.PublishOrigins, "*") {
-		warn("--publish-origin *: any page can publish in the name of a user whose browser holds the cookie")
+	// Any page can take the origin null, with a sandboxed frame.
+	for _, o := range []string{"*", "null"} {
+		if slices.Contains(c.PublishOrigins, o) {
+			warn("--publish-origin %s: any page can publish in the name of a user whose browser holds the cookie", o)
+		}
+	}
+	if slices.Contains(c.CORSOrigins, "null") {
+		warn("--cors-origin null: any page can read what a user may whose browser holds the cookie")
 	}
 	if strings.ContainsAny(c.CookieName, "=;, \t\r\n\"") {
 		refuse("--cookie-name: %q is not a name a cookie can have", c.CookieName)

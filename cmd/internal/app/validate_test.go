@@ -38,6 +38,8 @@ func TestRefusalsAndWarnings(t *testing.T) {
 		"any origin and cookies to POST":  {with("--cors-origin=*", "--publish-origin=https://a.example"), "no cookies", ""},
 		"any origin and a cookie's name":  {with("--cors-origin=*", "--cookie-name=mercureAuthorization"), "no cookies", ""},
 		"any origin may publish":          {with("--publish-origin=*"), "", "any page can publish"},
+		"any page may publish":            {with("--publish-origin=null"), "", "--publish-origin null: any page can publish"},
+		"any page may read":               {with("--cors-origin=null"), "", "--cors-origin null: any page can read"},
 		"a cookie name that is none":      {with("--cookie-name=a;b"), "not a name", ""},
 		"certificate without key":         {with("--tls-cert=a.pem"), "go together", ""},
 		"certificate that is not there":   {with("--tls-cert=/nowhere/a.pem", "--tls-key=/nowhere/b.pem"), "/nowhere/a.pem", ""},

@@ -196,7 +196,38 @@ func parseOrigin(s string) (string, error) {
 		u.RawQuery != "" || u.Fragment != "" {
 		return "", errors.New("must be an origin such as https://app.example.com, without a path")
 	}
-	return strings.ToLower(u.Scheme + "://" + u.Host), nil
+	host, err := originHost(u)
+	if err != nil {
+		return "", err
+	}
+	return strings.ToLower(u.Scheme) + "://" + host, nil
+}
+
+// originHost is the host of u and its port unless that is the scheme's own, as browsers write them.
+func originHost(u *url.URL) (string, error) {
+	host := strings.ToLower(u.Hostname())
+	switch {
+	case host == "":
+		return "", errors.New("must have a host")
+	case strings.Contains(host, "*"):
+		return "", errors.New("must be one origin: there are no patterns, list each host")
+	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", errors.New("must have its host in ASCII form, as browsers send it (xn--…)")
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
+		host = "[" + a.String() + "]"
+	}
+	if u.Port() == "" {
+		return host, nil
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil {
+		return "", errors.New("must have a port of at most 65535")
+	}
+	if scheme := strings.ToLower(u.Scheme); scheme == "https" && port == 443 || scheme == "http" && port == 80 {
+		return host, nil
+	}
+	return host + ":" + strconv.FormatUint(port, 10), nil
 }
 
 // redactURL gives a URL without what may be a credential: user, password, query and fragment. What is no URL
