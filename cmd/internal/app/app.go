@@ -59,7 +59,7 @@ func New(cfg Config, log *slog.Logger) (*App, error) {
 	a := &App{cfg: cfg, log: log, life: lifecycle{log: log}, failed: make(chan error, 1)}
 	warnings, err := a.cfg.Validate()
 	a.publisher, a.subscriber = a.cfg.roles()
-	p, s, keyErr := bothKeys(&a.publisher, &a.subscriber)
+	p, s, keyErr := startKeys(&a.publisher, &a.subscriber)
 	if err := errors.Join(err, keyErr); err != nil {
 		return nil, err
 	}

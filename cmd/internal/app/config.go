@@ -17,6 +17,7 @@ type Config struct {
 	ConfigFile string
 
 	Listen         string
+	ListenUnset    bool   // Listen is the default: sockets that a service manager passed come before it
 	AdminListen    string // empty = none
 	HubPath        string
 	PublicURL      *url.URL // nil = none
@@ -125,7 +126,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 
 	s.group("Listening")
 	s.text(&c.Listen, "listen", "public `address`: host:port, unix:PATH, fd:N, or systemd for socket activation (used by itself when sockets were passed and --listen was not given)")
-	s.text(&c.AdminListen, "admin-listen", "`address` for metrics, health and pprof; empty = none")
+	s.text(&c.AdminListen, "admin-listen", "`address` for metrics, health and pprof; empty = none; on a loopback address requests must name localhost, an IP address or the host of --public-url")
 	add(s, &c.HubPath, "hub-path", "`path` of the hub", "path", parseHubPath, formatText)
 	add(s, &c.PublicURL, "public-url", "`URL` of the hub as clients see it", "URL", parseHubURL, formatHubURL)
 	s.text(&c.TLSCert, "tls-cert", "certificate chain, a PEM `file`: serve HTTPS with HTTP/2; read again when it changes")

@@ -24,7 +24,8 @@ type role struct {
 
 	internal bool // jwks may be at an internal address
 
-	set *auth.JWKS // of jwks once it was opened; it follows its URL by itself
+	text string     // of key as it was read for the start; empty = not yet
+	set  *auth.JWKS // of jwks once it was opened; it follows its URL by itself
 }
 
 func (c *Config) roles() (publisher, subscriber role) {
@@ -66,15 +67,36 @@ func (r *role) close() {
 	}
 }
 
-// keys reads the role's keys; nil when it has none, and is refused.
-func (r *role) keys() (auth.Keys, error) {
+// remember reads the secret for the whole start, of which New and Start are parts: a pipe gives it only once.
+func (r *role) remember() error {
+	if r.key.IsZero() || r.text != "" {
+		return nil
+	}
+	text, err := r.key.Read()
+	if err != nil {
+		return fmt.Errorf("--%s-jwt-key: %w", r.name, err)
+	}
+	r.text = text
+	return nil
+}
+
+// secret returns what was remembered, or, again, what a file that can be read again holds now.
+func (r *role) secret(again bool) (string, error) {
+	if !again || !r.key.rereadable() {
+		return r.text, nil
+	}
+	return r.key.Read()
+}
+
+// keys gives the role's keys, read again or as remembered; nil when it has none, and is refused.
+func (r *role) keys(again bool) (auth.Keys, error) {
 	if r.set != nil {
 		return r.set, nil
 	}
 	if r.key.IsZero() {
 		return nil, nil
 	}
-	secret, err := r.key.Read()
+	secret, err := r.secret(again)
 	if err != nil {
 		return nil, fmt.Errorf("--%s-jwt-key: %w", r.name, err)
 	}
@@ -95,10 +117,26 @@ func ofBoth(publisher, subscriber *role, do func(*role) error) error {
 	return errors.Join(err, other)
 }
 
-// bothKeys reads the keys of both roles, so that every fault is told at once.
-func bothKeys(publisher, subscriber *role) (p, s auth.Keys, err error) {
-	p, errP := publisher.keys()
-	s, errS := subscriber.keys()
+// startKeys makes the keys of both roles of their secrets, which it reads once, so that every fault is told.
+func startKeys(publisher, subscriber *role) (p, s auth.Keys, err error) {
+	errP := publisher.remember()
+	if errP == nil && subscriber.key == publisher.key {
+		subscriber.text = publisher.text // the same file, or the same text
+	}
+	errS := subscriber.remember()
+	if errP == nil {
+		p, errP = publisher.keys(false)
+	}
+	if errS == nil {
+		s, errS = subscriber.keys(false)
+	}
+	return p, s, errors.Join(errP, errS)
+}
+
+// newKeys makes the keys of both roles of what their files hold now.
+func newKeys(publisher, subscriber *role) (p, s auth.Keys, err error) {
+	p, errP := publisher.keys(true)
+	s, errS := subscriber.keys(true)
 	return p, s, errors.Join(errP, errS)
 }
 

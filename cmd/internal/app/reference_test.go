@@ -36,7 +36,7 @@ effect and where each value comes from.
 - A **duration** is written ` + "`500ms`, `15s`, `10m`, `168h`" + `.
 - An **address** to listen on is ` + "`host:port`, `:port`, `unix:PATH`" + ` (made with permission 0660; a stale socket is removed),
   ` + "`fd:N`" + ` (a socket that the parent process opened) or ` + "`systemd`" + `. Sockets passed by systemd are also used when
-  ` + "`--listen`" + ` is left at its default; one with ` + "`FileDescriptorName=admin`" + ` becomes the admin listener.
+  ` + "`--listen`" + ` is not given; one with ` + "`FileDescriptorName=admin`" + ` becomes the admin listener.
 
 For drop-in use, ` + "`MERCURE_PUBLISHER_JWT_KEY`, `MERCURE_PUBLISHER_JWT_ALG`, `MERCURE_SUBSCRIBER_JWT_KEY`" + ` and
 ` + "`MERCURE_SUBSCRIBER_JWT_ALG`" + ` are read as well; a ` + "`CINNABAR_`" + ` name wins over them, and they win over the file.

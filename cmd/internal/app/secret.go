@@ -28,6 +28,17 @@ func (s Secret) File() (string, bool) {
 	return "", false
 }
 
+// rereadable reports whether Read can give something new: there is a file, and it is none that is used up by
+// reading, such as a pipe. A file that is missing counts, so that Read says so.
+func (s Secret) rereadable() bool {
+	path, ok := s.File()
+	if !ok {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
 // Read returns the secret, reading its file anew each time so that a rotated key is seen. One line
 // break at the end of a file is not part of the secret: editors and echo add it.
 func (s Secret) Read() (string, error) {

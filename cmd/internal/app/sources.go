@@ -1,8 +1,10 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -73,6 +75,7 @@ func (s *Settings) Load(environ []string) error {
 	if s.Config.ConfigFile != "" {
 		errs = append(errs, s.loadFile(s.Config.ConfigFile))
 	}
+	s.Config.ListenUnset = s.sources["listen"] == fromDefault && !s.Config.Dev
 	s.derive()
 	return errors.Join(errs...)
 }
@@ -149,12 +152,19 @@ func (s *Settings) loadFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(b, &doc); err != nil {
+	var doc, another yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF): // an empty file
+		return nil
+	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if doc.Kind == 0 { // an empty file
-		return nil
+	switch err := dec.Decode(&another); {
+	case err == nil:
+		return fmt.Errorf("%s:%d: a second document begins here (---): settings must be in one", path, another.Line)
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {

@@ -150,6 +150,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"file: list for one value":  {"retry: [1s]", nil, nil, []string{"hub.yaml:1", "retry", "single value"}},
 		"file: not a mapping":       {"- a", nil, nil, []string{"hub.yaml", "must be a mapping"}},
 		"file: not YAML":            {"a: b: c", nil, nil, []string{"hub.yaml", "yaml"}},
+		"file: a second document":   {"retry: 1s\n---\nretry: 2s", nil, nil, []string{"hub.yaml:", "second document"}},
+		"file: not YAML further on": {"retry: 1s\n---\n}", nil, nil, []string{"hub.yaml", "yaml"}},
 		"file: names another file":  {"config: x.yaml", nil, nil, []string{"unknown key config"}},
 		"one bad of a list":         {"trusted-proxy: [10.0.0.0/8, ten]", nil, nil, []string{"trusted-proxy", `"ten"`, "CIDR"}},
 		"no file":                   {"", []string{"CINNABAR_CONFIG=/nowhere/hub.yaml"}, nil, []string{"/nowhere/hub.yaml"}},
@@ -213,6 +215,30 @@ func TestDefaultsThatFollowAnotherSetting(t *testing.T) {
 			c := s.Config
 			if got := fmt.Sprint(c.HistoryMaxBytes, " ", c.Listen, " ", c.Anonymous); err != nil || got != tt.want {
 				t.Errorf("%s, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSocketsOfAServiceManagerAreTakenOnlyWithoutAnAddress(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file string
+		env  []string
+		args []string
+		want bool
+	}{
+		"nothing said":                   {"", nil, nil, true},
+		"a file with a document's marks": {"---\nretry: 1s\n...\n", nil, nil, true},
+		"an empty file":                  {"# nothing\n", nil, nil, true},
+		"the default as a flag":          {"", nil, []string{"--listen=:3000"}, false},
+		"the default in a variable":      {"", []string{"CINNABAR_LISTEN=:3000"}, nil, false},
+		"the default in the file":        {"listen: ':3000'", nil, nil, false},
+		"dev, which has its own":         {"", nil, []string{"--dev"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, err := load(t, tt.file, tt.env, tt.args...)
+			if got := s.Config.ListenUnset; err != nil || got != tt.want {
+				t.Errorf("%t, %v; want %t", got, err, tt.want)
 			}
 		})
 	}

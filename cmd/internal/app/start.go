@@ -83,9 +83,9 @@ func (a *App) open(ctx context.Context) (public, adminListeners []net.Listener, 
 }
 
 // listeners opens what --listen and --admin-listen name. Sockets that a service manager passed are used
-// for --listen systemd, and for the default address.
+// for --listen systemd, and when --listen was not given.
 func (a *App) listeners(ctx context.Context) (public, adminListeners []net.Listener, err error) {
-	if d := Default(); a.cfg.Listen == kindSystemd || a.cfg.Listen == d.Listen {
+	if a.cfg.Listen == kindSystemd || a.cfg.ListenUnset {
 		if public, adminListeners, err = activated(); err != nil {
 			return public, adminListeners, err
 		}
@@ -133,7 +133,7 @@ func (a *App) startAuth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, s, err := bothKeys(&a.publisher, &a.subscriber)
+	p, s, err := startKeys(&a.publisher, &a.subscriber)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,12 @@ func (a *App) drain(ctx context.Context) error {
 	return h.Drain(ctx, 0)
 }
 
-// Reload reads the keys and the certificate again. What cannot be read leaves the old one in use.
+// Reload reads the keys and the certificate again. What cannot be read leaves the old one in use,
+// as does a key in a pipe, which can be read only once.
 // ctx ends the fetching of JWK Sets.
 func (a *App) Reload(ctx context.Context) error {
 	sets := ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.reload(ctx) })
-	p, s, err := bothKeys(&a.publisher, &a.subscriber)
+	p, s, err := newKeys(&a.publisher, &a.subscriber)
 	if err == nil {
 		a.auth.SetKeys(p, s)
 	}
