@@ -3,6 +3,7 @@ package auth
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -16,7 +17,7 @@ func (j *JWT) token(r *http.Request, act spec.Action) (string, error) {
 		return bearer(fields)
 	}
 	if j.readsQuery(r, act) {
-		if token, err := queryToken(r.URL.RawQuery); token != "" || err != nil {
+		if token, err := queryToken(r.URL.RawQuery, j.limits.FormFields()); token != "" || err != nil {
 			return token, err
 		}
 	}
@@ -64,11 +65,15 @@ func (j *JWT) readsQuery(r *http.Request, act spec.Action) bool {
 
 // queryToken returns the token of the query, "" if there is none. A token typed at+jwt counts as none: such a
 // token is never accepted from a URL (D08-17, G-05). A parameter that is there but empty is a mistake of the
-// client and not an anonymous request.
-func queryToken(rawQuery string) (string, error) {
+// client and not an anonymous request. A query of more than maxFields fields is refused, as the hub does.
+func queryToken(rawQuery string, maxFields int) (string, error) {
+	form, err := spec.ParseFormLimit(rawQuery, maxFields)
+	if err != nil {
+		return "", err
+	}
 	found := ""
 	count := 0
-	for _, v := range spec.ParseForm(rawQuery).All(spec.ParamAuthorization) {
+	for _, v := range form.All(spec.ParamAuthorization) {
 		if accessTokenType(peekType(v)) {
 			continue
 		}
@@ -114,10 +119,21 @@ func safe(method string) bool {
 	return false
 }
 
+// decodeSegment decodes a part of a token as strictly as its signature is read: one value has one spelling.
+func decodeSegment(s string) ([]byte, error) {
+	if broken(s) {
+		return nil, errors.New("a line break is not base64url")
+	}
+	return base64.RawURLEncoding.Strict().DecodeString(s)
+}
+
+// broken reports whether s holds a line break, which encoding/base64 skips even when it is strict.
+func broken(s string) bool { return strings.ContainsAny(s, "\r\n") }
+
 // peekType returns the typ that a token claims, unverified; "" if it cannot be read.
 func peekType(token string) any {
 	segment, _, _ := strings.Cut(token, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(segment)
+	raw, err := decodeSegment(segment)
 	if err != nil {
 		return nil
 	}

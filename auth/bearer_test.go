@@ -162,6 +162,40 @@ func TestQueryTokenWhenPublishing(t *testing.T) {
 	}
 }
 
+func TestAQueryOfTooManyFieldsIsRefused(t *testing.T) {
+	t.Parallel()
+	token := hs256(t, subscriberSecret, `{"sub":"query"}`)
+	most := spec.Limits{}.FormFields()
+	for fields, want := range map[int]string{most: "query", most + 1: "too_many_fields"} {
+		r := get("/hub?authorization=" + token + strings.Repeat("&a", fields-1))
+		g, err := newAuth(t, nil).Authorize(r, spec.ActionSubscribe)
+		if got := outcome(t, g, err); got != want {
+			t.Errorf("%d fields: got %q, want %q", fields, got, want)
+		}
+	}
+}
+
+func TestALineBreakIsNoPartOfAToken(t *testing.T) {
+	t.Parallel()
+	token := hs256(t, subscriberSecret, `{"sub":"ok"}`)
+	draft := sign(t, `{"alg":"HS256","typ":"at+jwt"}`, `{}`, "HS256", []byte(subscriberSecret))
+	for name, c := range map[string]struct{ token, want string }{
+		"none":                            {token, "ok"},
+		"at the end":                      {token + "%0A", auth.ReasonUnverified},
+		"in the header":                   {token[:5] + "%0D%0A" + token[5:], auth.ReasonUnverified},
+		"in the signature":                {token[:len(token)-5] + "%0D" + token[len(token)-5:], auth.ReasonUnverified},
+		"in one of a type that is passed": {draft[:5] + "%0A" + draft[5:], auth.ReasonUnverified},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, err := newAuth(t, anonymous).Authorize(get("/hub?authorization="+c.token), spec.ActionSubscribe)
+			if got := outcome(t, g, err); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 func TestAPublisherTokenInTheURLOfAReadIsNotRead(t *testing.T) {
 	t.Parallel()
 	token := hs256(t, publisherSecret, `{}`)

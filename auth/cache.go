@@ -10,7 +10,9 @@ import (
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
-// defaultCacheEntries bounds the verified tokens remembered: at 16 KiB a token, some 64 MiB at the very worst.
+// defaultCacheEntries bounds the verified tokens remembered. An entry is usually about a kilobyte, so all are a few
+// MiB. The worst that fits into a token of 16 KiB, selectors of nothing but variables, compiles into 1 MiB; such
+// tokens can only be made with a trusted key, and equal selectors are shared (rules.patterns).
 const defaultCacheEntries = 4096
 
 // role is one role's trusted keys.

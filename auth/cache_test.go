@@ -1,6 +1,8 @@
 package auth_test
 
 import (
+	"context"
+	"crypto"
 	"fmt"
 	"strings"
 	"sync"
@@ -70,6 +72,28 @@ func TestTheCacheIsNeverUsedPastExp(t *testing.T) {
 			t.Errorf("got %+v, want the expiry as reason", p)
 		}
 		expectStats(t, j, 3, 2)
+	})
+}
+
+// slowKeys answers after a while, as a key set that has to be fetched does.
+type slowKeys struct{ auth.Keys }
+
+func (s slowKeys) Find(ctx context.Context, alg, kid string) []crypto.PublicKey {
+	time.Sleep(2 * time.Second) // of a bubble
+	return s.Keys.Find(ctx, alg, kid)
+}
+
+func TestATokenThatExpiresWhileItsKeyIsFetchedIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := newAuth(t, func(o *auth.Options) { o.Subscriber = slowKeys{o.Subscriber} })
+		for left, want := range map[int64]string{1: auth.ReasonExpired, 3: "ok"} {
+			token := hs256(t, subscriberSecret, fmt.Sprintf(`{"sub":"ok","jti":"%d","exp":%d}`, left, time.Now().Unix()+left))
+			g, err := j.Authorize(get("/hub", "Authorization: Bearer "+token), spec.ActionSubscribe)
+			if got := outcome(t, g, err); got != want {
+				t.Errorf("%d s left when it came: got %q, want %q", left, got, want)
+			}
+		}
 	})
 }
 

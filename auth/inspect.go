@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,7 +96,7 @@ func dissect(token string) (*inspection, error) {
 	r := &inspection{}
 	for i, to := range []*json.RawMessage{&r.Header, &r.Claims} {
 		name := [...]string{"header", "claims"}[i]
-		raw, err := base64.RawURLEncoding.Strict().DecodeString(parts[i])
+		raw, err := decodeSegment(parts[i])
 		if err != nil {
 			return nil, fmt.Errorf("inspect: the %s part is not base64url", name)
 		}
@@ -210,14 +209,14 @@ func verdict(act spec.Action, t string, selectors []topic.Selector, matchers []t
 	return v
 }
 
-// String is the report for a terminal, several lines long.
+// String is the report for a terminal, several lines long. What could steer a terminal is written as escapes.
 func (r Report) String() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "%-10s %s\n", name, visible(fmt.Sprintf(format, args...)))
 	}
-	line("header", "%s", r.Header)
-	line("claims", "%s", r.Claims)
+	line("header", "%s", oneLine(r.Header))
+	line("claims", "%s", oneLine(r.Claims))
 	line("dialect", "%s", r.Dialect)
 	switch {
 	case !r.Checked:
@@ -238,7 +237,7 @@ func (r Report) String() string {
 	line("publish", "%s", listed(r.Publish))
 	line("subscribe", "%s", listed(r.Subscribe))
 	if r.Payload != nil {
-		line("payload", "%s", r.Payload)
+		line("payload", "%s", oneLine(r.Payload))
 	}
 	for _, t := range r.Topics {
 		line("topic", "%s", t.Topic)

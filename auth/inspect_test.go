@@ -3,6 +3,7 @@ package auth_test
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,12 +98,37 @@ func TestInspectSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestInspectDoesNotSteerATerminal(t *testing.T) {
+	t.Parallel()
+	token := sign(t, "{\"alg\":\"HS256\",\r\n \"kid\":\"\u009b2J\x9b\"}", "{\"mercure\":{\n\"subscribe\":[\"\u202e{a}\"],\"payload\":\t\"\U000e0041 é\"}}",
+		"HS256", []byte(subscriberSecret))
+	r, err := auth.Inspect(token, nil, []string{"\u202ex", "\x1b]0;owned\a\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := r.String()
+	for _, c := range text {
+		if c != '\n' && !strconv.IsPrint(c) {
+			t.Errorf("%U in\n%q", c, text)
+		}
+	}
+	for _, line := range []string{
+		`header     {"alg":"HS256","kid":"\u009b2J` + "\uFFFD" + `"}`, `payload    "\udb40\udc41 é"`, `topic      \u001b]0;owned\u0007\u000a`,
+		`           subscribe: yes, the URI template \u202e{a} can expand to it`,
+	} {
+		if !strings.Contains("\n"+text, "\n"+line+"\n") {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+}
+
 func TestInspectNeedsAToken(t *testing.T) {
 	t.Parallel()
 	for token, want := range map[string]string{
 		"":                              "three parts",
 		"a.b":                           "three parts",
 		"?.b.c":                         "header part is not base64url",
+		"e3\n0.e30.c":                   "header part is not base64url",
 		segment("{}") + ".?.c":          "claims part is not base64url",
 		segment("7") + ".e30.c":         "header part is not a JSON object",
 		"e30." + segment("null") + ".c": "claims part is not a JSON object",

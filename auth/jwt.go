@@ -124,6 +124,7 @@ func (j *JWT) Authorize(r *http.Request, act spec.Action) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
+	now = time.Now() // the keys may have been waited for
 	grant, notBefore, err := j.rules.grant(act, header, payload, now)
 	if err != nil {
 		return nil, err

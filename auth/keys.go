@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +36,11 @@ const DefaultAlgorithm = "HS256"
 // minSecretBytes is RFC 7518 §3.2: an HMAC key is at least as long as SHA-256's output.
 const minSecretBytes = 32
 
-// minRSABits is RFC 7518 §3.3.
-const minRSABits = 2048
+// minRSABits is RFC 7518 §3.3. A key beyond maxRSABits is a mistake, or somebody's attempt to make every check slow.
+const (
+	minRSABits = 2048
+	maxRSABits = 16384
+)
 
 // family is the kind of key that an algorithm needs.
 type family uint8
@@ -120,6 +124,8 @@ func fits(key crypto.PublicKey, alg string) error {
 		}
 		if bits := k.N.BitLen(); bits < minRSABits {
 			return fmt.Errorf("the RSA key has %d bits, at least %d are needed", bits, minRSABits)
+		} else if bits > maxRSABits {
+			return fmt.Errorf("the RSA key has %d bits, at most %d are allowed", bits, maxRSABits)
 		}
 	case *ecdsa.PublicKey:
 		if want.family != familyECDSA || k.Curve != want.curve {
@@ -153,7 +159,7 @@ type static struct {
 }
 
 // ParseKey makes the Keys of one role ("publisher", "subscriber": it begins every message) from one key:
-// an HMAC secret or a PEM public key. alg is the only algorithm accepted with it, empty = HS256. An HMAC
+// an HMAC secret or a PEM public key; a JSON Web Key is refused. alg is the only algorithm accepted with it, empty = HS256. An HMAC
 // secret of fewer than 32 bytes is refused unless allowShort, which then gives a warning. Errors say what
 // to do and never contain the key. Source: AUT-07, CLA-13.
 func ParseKey(role, key, alg string, allowShort bool) (Keys, error) {
@@ -182,6 +188,9 @@ func ParseKey(role, key, alg string, allowShort bool) (Keys, error) {
 			"public key could sign tokens; set the algorithm that fits the key (%s)",
 			role, alg, strings.Join(algorithmNames(familyRSA, familyECDSA, familyEd25519), ", "))
 	}
+	if isJWK(key) {
+		return nil, fmt.Errorf("%s key: %w", role, jwkAsSecret(alg))
+	}
 	k := &static{alg: alg, keys: []crypto.PublicKey{[]byte(key)}}
 	if len(key) < minSecretBytes {
 		if !allowShort {
@@ -192,6 +201,22 @@ func ParseKey(role, key, alg string, allowShort bool) (Keys, error) {
 			role, len(key), minSecretBytes)}
 	}
 	return k, nil
+}
+
+// isJWK reports whether s is a JSON Web Key or a set of them.
+func isJWK(s string) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(s), &members) != nil {
+		return false
+	}
+	_, key := members["kty"]
+	_, set := members["keys"]
+	return key || set
+}
+
+func jwkAsSecret(alg string) error {
+	return fmt.Errorf("%s would use the text of a JSON Web Key as a shared secret, and everybody who knows the public key "+
+		"could sign tokens; give the secret itself, or the key in PEM form with its algorithm, or use a JWK Set", alg)
 }
 
 // Algorithms implements Keys.

@@ -44,7 +44,7 @@ func TestParseKey(t *testing.T) {
 		"RSA in PKCS #1":                {key: pkcs1, alg: "RS256", accepts: "RS256"},
 		"RSA certificate":               {key: certificate(t, s), alg: "RS256", accepts: "RS256"},
 		"RSA with ES256":                {key: rsaPub, alg: "ES256", refused: "an RSA key cannot verify ES256"},
-		"RSA of 1024 bits":              {key: publicPEM(t, smallRSA(t)), alg: "RS256", refused: "1024 bits, at least 2048"},
+		"RSA of 1024 bits":              {key: publicPEM(t, rsaOf(1024)), alg: "RS256", refused: "1024 bits, at least 2048"},
 		"P-256, ES256":                  {key: ecPub, alg: "ES256", accepts: "ES256"},
 		"P-384, ES384":                  {key: publicPEM(t, s.es384.Public()), alg: "ES384", accepts: "ES384"},
 		"P-521, ES512":                  {key: publicPEM(t, s.es512.Public()), alg: "ES512", accepts: "ES512"},
@@ -58,6 +58,11 @@ func TestParseKey(t *testing.T) {
 		"two keys":                      {key: rsaPub + ecPub, alg: "RS256", refused: "more than one key"},
 		"another PEM type":              {key: "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", alg: "RS256", refused: "not a public key"},
 		"PEM without a key":             {key: "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", alg: "RS256", refused: "holds no key"},
+		"RSA of 16384 bits":             {key: publicPEM(t, rsaOf(16384)), alg: "RS256", accepts: "RS256"},
+		"RSA of 16385 bits":             {key: publicPEM(t, rsaOf(16385)), alg: "RS256", refused: "16385 bits, at most 16384"},
+		"JSON Web Key":                  {key: ` {"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`, refused: "the text of a JSON Web Key"},
+		"JWK Set":                       {key: `{"keys":[{"kty":"oct","k":"AAAAAAAAAAAAAAAA"}]}`, alg: "HS512", refused: "the text of a JSON Web Key"},
+		"another JSON object":           {key: `{"secret":"0123456789abcdef0123456789"}`, accepts: "HS256"},
 		"leading text before the block": {key: "# our key\n" + ecPub, alg: "ES256", accepts: "ES256"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,9 +90,8 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-func smallRSA(t *testing.T) *rsa.PublicKey {
-	t.Helper()
-	n := new(big.Int).SetBit(new(big.Int), 1023, 1)
+func rsaOf(bits int) *rsa.PublicKey {
+	n := new(big.Int).SetBit(new(big.Int), bits-1, 1)
 	return &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537}
 }
 

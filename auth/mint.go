@@ -83,6 +83,9 @@ func signingKey(key, alg string) (jwt.SigningMethod, any, error) {
 		if fam != familyHMAC {
 			return nil, nil, fmt.Errorf("%s needs a private key in PEM form, not a secret", alg)
 		}
+		if isJWK(key) {
+			return nil, nil, jwkAsSecret(alg)
+		}
 		return jwt.GetSigningMethod(alg), []byte(key), nil
 	}
 	if fam, _ := familyOf(alg); fam == familyHMAC {

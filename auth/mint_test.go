@@ -81,6 +81,7 @@ func TestMintRefuses(t *testing.T) {
 		"no key":            {auth.MintOptions{}, "a key is needed"},
 		"public key":        {auth.MintOptions{Key: publicPEM(t, s.rsa.Public())}, "this is a public key"},
 		"PEM with HS256":    {auth.MintOptions{Key: privatePEM(t, s.rsa), Algorithm: "HS256"}, "shared secret"},
+		"JSON Web Key":      {auth.MintOptions{Key: `{"kty":"oct","k":"AAAA"}`}, "the text of a JSON Web Key"},
 		"secret with RS256": {auth.MintOptions{Key: publisherSecret, Algorithm: "RS256"}, "private key in PEM form"},
 		"none":              {auth.MintOptions{Key: publisherSecret, Algorithm: "none"}, "unsigned"},
 		"unknown with PEM":  {auth.MintOptions{Key: privatePEM(t, s.rsa), Algorithm: "XS1"}, "not supported"},

@@ -44,6 +44,8 @@ func TestRedact(t *testing.T) {
 		"/hub?authorization":                             "/hub?authorization=redacted",
 		"https://u:secret@h/hub?":                        "https://u:xxxxx@h/hub?",
 		"/hub":                                           "/hub",
+		"/hub?" + strings.Repeat("a&", 1000) + "b&c":     "/hub?" + strings.Repeat("a&", 1000) + "redacted",
+		"/hub?" + strings.Repeat("a&", 999) + "b":        "/hub?" + strings.Repeat("a&", 999) + "b",
 	} {
 		u, err := url.Parse(in)
 		if err != nil {

@@ -29,6 +29,9 @@ var (
 	errNoKey      = errors.New("no key of this role fits the token's algorithm and key id")
 )
 
+// notCompact is for the log.
+const notCompact = "it is not a JSON Web Signature in compact form"
+
 // newParser makes the verifier for an allow-list of algorithms (AUT-07). Base64 is read strictly: one
 // signature has one spelling.
 func newParser(algorithms []string) *jwt.Parser {
@@ -39,6 +42,9 @@ func newParser(algorithms []string) *jwt.Parser {
 // reads alg, kid and typ; jwk, jku, x5u and x5c are never looked at (AUT-08). Its problem tells a client
 // nothing about the token (ERR-08), and its cause repeats neither the token nor the library's words.
 func verify(ctx context.Context, r *role, token string) (map[string]any, json.RawMessage, error) {
+	if broken(token) {
+		return nil, nil, invalid(ReasonUnverified, textUnverified, notCompact)
+	}
 	claims := &payload{}
 	t, err := r.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		// typ decides the validator and is checked first: a classic key never verifies a draft-08 token (G-01, G-02).
@@ -67,7 +73,7 @@ func verify(ctx context.Context, r *role, token string) (map[string]any, json.Ra
 	case errors.Is(err, errNoKey):
 		return nil, nil, invalid(ReasonUnverified, textUnverified, errNoKey.Error())
 	case errors.Is(err, jwt.ErrTokenMalformed):
-		return nil, nil, invalid(ReasonUnverified, textUnverified, "it is not a JSON Web Signature in compact form")
+		return nil, nil, invalid(ReasonUnverified, textUnverified, notCompact)
 	case t == nil || t.Method == nil || !slices.Contains(r.keys.Algorithms(), t.Method.Alg()):
 		return nil, nil, invalid(ReasonAlgorithm, textAlgorithm, "its algorithm is not the one configured for this role")
 	default:

@@ -89,6 +89,7 @@ func readError(resp *http.Response) *Error {
 // printable writes what could steer a terminal, control and formatting characters, as escapes: a hub's words are shown
 // to people.
 func printable(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.ContainsFunc(s, unprintable) {
 		return s
 	}

@@ -96,10 +96,10 @@ func TestRefusalsAreReadable(t *testing.T) {
 		"plain text that would": {
 			403,
 			http.Header{"Content-Type": {"text/plain"}},
-			"a\x1b[2Jb\xc2\x9bc",
-			client.Error{Status: 403, Detail: `a\x1b[2Jb\u009bc`},
+			"a\x1b[2Jb\xc2\x9bc\x9bd",
+			client.Error{Status: 403, Detail: "a\\x1b[2Jb\\u009bc\uFFFDd"},
 			false,
-			`hub answered 403 Forbidden: a\x1b[2Jb\u009bc`,
+			"hub answered 403 Forbidden: a\\x1b[2Jb\\u009bc\uFFFDd",
 		},
 		"a page of some proxy": {
 			502,
