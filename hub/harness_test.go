@@ -68,6 +68,7 @@ func startNode(t testing.TB, change func(*Options)) *node {
 	t.Helper()
 	n := newNode(t, change)
 	srv := httptest.NewUnstartedServer(n.Handler())
+	srv.Config.ConnContext = ConnContext
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)

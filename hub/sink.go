@@ -43,7 +43,10 @@ func (s *subscriber) sinkReason(err error) endReason {
 		return endStalled
 	case errors.Is(err, errCut):
 		s.torn = true
-		return s.why(endLifetime)
+		if why := s.over(time.Now()); why != endNone {
+			return why
+		}
+		return endExpired // exp is the one limit that does not wait for over
 	default:
 		return endClient
 	}

@@ -16,10 +16,7 @@ const sendBuffer = 64 << 10
 // BoundSendBuffer makes the kernel hold little for a connection whose client does not read. A server calls it
 // for each connection it accepts; the streams that the hub takes over are bounded anyway.
 func BoundSendBuffer(c net.Conn) {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
-		c = t.NetConn()
-	}
-	if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+	if b, ok := plainConn(c).(interface{ SetWriteBuffer(int) error }); ok {
 		_ = b.SetWriteBuffer(sendBuffer)
 	}
 }

@@ -15,10 +15,14 @@ type streamSink struct {
 	timeout time.Duration
 	slow    bool // the last write took long
 	s       *subscriber
+	guard   *connGuard // nil where the connection is not known
 }
 
-func newStreamSink(w http.ResponseWriter, s *subscriber) *streamSink {
-	return &streamSink{w: w, rc: http.NewResponseController(w), timeout: s.hub.o.WriteTimeout, s: s}
+func newStreamSink(w http.ResponseWriter, r *http.Request, s *subscriber) *streamSink {
+	return &streamSink{
+		w: w, rc: http.NewResponseController(w), timeout: s.hub.o.WriteTimeout, s: s,
+		guard: newConnGuard(r, s.hub.o.WriteTimeout),
+	}
 }
 
 func (k *streamSink) chunked() bool { return false }
@@ -64,6 +68,7 @@ func (k *streamSink) piece(b []byte, deadline time.Time) error {
 	if err := k.rc.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
+	defer k.guard.watch()()
 	if _, err := k.w.Write(b); err != nil {
 		return err
 	}

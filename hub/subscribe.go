@@ -244,7 +244,7 @@ func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, re
 			return err
 		}
 	}
-	k := newStreamSink(w, s)
+	k := newStreamSink(w, r, s)
 	s.sink = k
 	w.WriteHeader(http.StatusOK)
 	if err := k.send(opening, len(opening)); err != nil { // the head may be on its way: too late for another answer

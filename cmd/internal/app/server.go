@@ -34,10 +34,7 @@ func newServer(c *Config, h http.Handler, cert *certificate, log *slog.Logger) *
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: c.WriteTimeout,
 		},
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			hub.BoundSendBuffer(c)
-			return ctx
-		},
+		ConnContext: hub.ConnContext,
 	}
 	if cert != nil {
 		p.SetHTTP2(true)
