@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 const (
 	ackPatience   = 2 * time.Second        // for an acknowledgement, before the update is sent again
+	indexPatience = 2 * time.Second        // for a publisher's id to be noted
 	retryPause    = 50 * time.Millisecond  // when nobody takes the update
 	fullGrace     = 100 * time.Millisecond // for acknowledgements on their way when the disk becomes full
 	codeWrongLast = 10071                  // wrong last sequence of the subject
@@ -149,6 +151,9 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, 
 	for {
 		select {
 		case <-c.done:
+			if c.cut {
+				return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrDisconnected)
+			}
 			return readAck(c.msgs[0])
 		case <-changed:
 			changed = nil
@@ -167,6 +172,9 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, 
 func readAck(m *nats.Msg) (ack, error) {
 	if m.Header.Get(headerStatus) == statusNoServer {
 		return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrNoResponders)
+	}
+	if seq, ok := plainAck(m.Data); ok {
+		return ack{Sequence: seq}, nil
 	}
 	var a ack
 	if err := json.Unmarshal(m.Data, &a); err != nil {
@@ -195,7 +203,28 @@ func readAck(m *nats.Msg) (ack, error) {
 // index notes a publisher's id. The update is stored already: if its id cannot be noted, recent history
 // still knows it, and the next start notes it. It is not a reason to have the update published again.
 func (l *Log) index(ctx context.Context, id string, pos transport.Position) {
+	// nor is it one to keep the publisher waiting, or to leave off when the publisher has gone
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexPatience)
+	defer cancel()
 	if err := l.putID(ctx, id, pos); err != nil {
 		l.opts.Logger.Warn("event id not indexed", slog.String("event_id", id), slog.Uint64("position", uint64(pos)), slog.Any("error", err))
 	}
+}
+
+// plainAck reads the usual acknowledgement, {"stream":"…","seq":N}, without the cost of a general parser.
+func plainAck(b []byte) (uint64, bool) {
+	_, rest, ok := bytes.Cut(b, []byte(`,"seq":`))
+	if !ok || !bytes.HasPrefix(b, []byte(`{"stream":"`)) {
+		return 0, false
+	}
+	var n uint64
+	for i, c := range rest {
+		switch {
+		case c >= '0' && c <= '9':
+			n = n*10 + uint64(c-'0')
+		default:
+			return n, n > 0 && i > 0 && (c == '}' || c == ',')
+		}
+	}
+	return 0, false
 }

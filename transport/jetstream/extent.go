@@ -67,15 +67,20 @@ func (l *Log) extentSince(ctx context.Context, last transport.Position, since ti
 // ask asks on behalf of all who wait.
 func (l *Log) ask(ctx context.Context) (extent, error) {
 	x := &l.extents
+	defer func() { // even after a panic, which may be contained above
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		close(x.asking)
+		x.asking = nil
+	}()
 	began := time.Now()
 	e, err := readExtent(ctx, l.inbox, l.opts.Prefix)
+	if err != nil {
+		return extent{}, err
+	}
 	e.at = began
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err == nil {
-		x.newest = e
-	}
-	close(x.asking)
-	x.asking = nil
-	return e, err
+	x.newest = e
+	return e, nil
 }

@@ -25,6 +25,7 @@ type follower struct {
 	log *Log
 
 	reached atomic.Uint64 // position that fn has begun to handle
+	rewind  atomic.Uint64 // 1 + the position to go back to, set when the log has lost its end; 0 = none
 	busy    atomic.Bool   // fn runs
 	moved   atomic.Int64  // unix nanoseconds of the last sign of life
 
@@ -43,6 +44,7 @@ const (
 	silentPatience = 10 * time.Second // … and then the transport is not ready
 	followPause    = 50 * time.Millisecond
 	maxFollowPause = time.Second
+	closeGrace     = time.Second // for the follower to end when Close has no time left
 )
 
 func newFollower(l *Log) *follower { return &follower{log: l} }
@@ -129,6 +131,10 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// the log may have grown beyond it again since
+	if to := f.rewind.Swap(0); to > 0 && to-1 < f.reached.Load() {
+		f.reach(transport.Position(to - 1))
+	}
 	if reached := transport.Position(f.reached.Load()); x.last < reached {
 		l.opts.Logger.Error("the log has lost its newest entries",
 			slog.Uint64("position", uint64(x.last)), slog.Uint64("followed", uint64(reached)))
@@ -150,7 +156,8 @@ func (f *follower) follow(ctx context.Context) error {
 		return fmt.Errorf("create consumer: %w", err)
 	}
 	defer f.forget(ctx, cons.CachedInfo().Name)
-	reader, err := cons.Messages(jetstream.PullMaxBytes(pullBytes), jetstream.PullExpiry(pullExpiry),
+	// a message larger than what is asked for would never come
+	reader, err := cons.Messages(jetstream.PullMaxBytes(max(pullBytes, 2*int(l.opts.maxPayload()))), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		return fmt.Errorf("read consumer: %w", err)
@@ -176,7 +183,10 @@ func (f *follower) follow(ctx context.Context) error {
 		if err := f.fill(ctx, pos); err != nil {
 			return err
 		}
-		e, err := decode(l.identity.codec, pos, m.Headers(), m.Data())
+		e, known := l.tail.get(pos) // appended here: no need to decode it again
+		if !known {
+			e, err = decode(l.identity.codec, pos, m.Headers(), m.Data())
+		}
 		if err != nil { // something else wrote into the stream
 			l.opts.Logger.Error("entry skipped", slog.Any("error", err))
 			f.reach(max(pos, transport.Position(f.reached.Load())))
@@ -225,14 +235,23 @@ func (f *follower) fill(ctx context.Context, next transport.Position) error {
 	}
 	missing := 0
 	for at := transport.Position(f.reached.Load()); at+1 < next; {
-		batch, upto, err := l.readStore(ctx, at, next-1, readBatch)
+		batch, upto, gap, err := l.readStore(ctx, at, next-1, readBatch)
 		if err != nil {
 			return err
+		}
+		var x extent
+		if gap > 0 {
+			if x, err = l.freshExtent(ctx); err != nil {
+				return err
+			}
 		}
 		for _, stored := range append(batch, transport.Entry{Pos: upto + 1}) {
 			for pos := at + 1; pos < stored.Pos; pos++ {
 				e, ok := l.tail.get(pos)
 				if !ok {
+					if err := x.gap(pos); err != nil && !errors.Is(err, transport.ErrTrimmed) {
+						return err // it is there, and comes with the next consumer
+					}
 					missing++
 					continue
 				}
@@ -313,6 +332,12 @@ func (f *follower) wait(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
+	}
+	// it has been told to end, and does so at once unless fn runs
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(closeGrace):
 		return context.Cause(ctx)
 	}
 }

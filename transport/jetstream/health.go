@@ -115,6 +115,7 @@ func (l *Log) monitor(ctx context.Context) {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	var r recovery
+	restarted := false // and not yet compared with what is known here
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,6 +124,14 @@ func (l *Log) monitor(ctx context.Context) {
 		case <-ticker.C:
 		}
 		trouble := l.server.trouble()
+		if trouble == "" && restarted {
+			// publishers wait for it: positions that were lost must not be given again before
+			if err := l.forgetLost(ctx); err != nil {
+				trouble = err.Error()
+			} else {
+				restarted = false
+			}
+		}
 		if trouble == "" {
 			if r.well(time.Now()) {
 				l.opts.Logger.Info("the store is well again")
@@ -142,6 +151,7 @@ func (l *Log) monitor(ctx context.Context) {
 		}
 		if r.due(time.Now(), space) {
 			l.restart(ctx, r.restarts)
+			restarted = true
 			l.nudge()
 		}
 	}
@@ -210,6 +220,27 @@ func (l *Log) restart(ctx context.Context, attempt int) {
 		return
 	}
 	l.follower.restart()
+}
+
+// forgetLost drops what this process knows beyond the end of a log that came back shorter: the positions will
+// be given again, to other entries.
+func (l *Log) forgetLost(ctx context.Context) error {
+	x, err := l.freshExtent(ctx)
+	if err != nil {
+		return err
+	}
+	pos, _ := l.newest.get()
+	if pos <= x.last {
+		return nil
+	}
+	l.opts.Logger.Error("the log has lost its newest entries",
+		slog.Uint64("position", uint64(x.last)), slog.Uint64("known", uint64(pos)))
+	l.newest.lower(x.last)
+	l.window.reset()
+	l.tail.lose(x.last)
+	l.follower.rewind.Store(uint64(x.last) + 1)
+	l.follower.restart()
+	return nil
 }
 
 // nudge makes the monitor look now.

@@ -18,7 +18,6 @@ import (
 type inbox struct {
 	nc     *nats.Conn
 	prefix string // of reply subjects, ends with a dot
-	sub    *nats.Subscription
 	closed <-chan struct{}
 
 	mu    sync.Mutex // guards below
@@ -30,25 +29,30 @@ type inbox struct {
 type call struct {
 	token string
 	many  bool          // the answer is a series that an end marker closes
-	done  chan struct{} // closed when the answer is complete
+	done  chan struct{} // closed when the answer is complete, or cut
+	cut   bool          // the connection broke: part of the answer may be lost; read after done
 
 	mu    sync.Mutex // guards below; msgs is read freely after done
 	msgs  []*nats.Msg
 	moved time.Time // of the last message
 }
 
-func newInbox(nc *nats.Conn, closed <-chan struct{}) (*inbox, error) {
-	b := &inbox{nc: nc, prefix: nats.NewInbox() + ".", closed: closed, calls: map[string]*call{}}
+func newInbox(closed <-chan struct{}) *inbox {
+	return &inbox{prefix: nats.NewInbox() + ".", closed: closed, calls: map[string]*call{}}
+}
+
+// open begins to receive answers. Called once, before the first request.
+func (b *inbox) open(nc *nats.Conn) error {
 	sub, err := nc.Subscribe(b.prefix+"*", b.receive)
 	if err != nil {
-		return nil, fmt.Errorf("jetstream: subscribe inbox: %w", err)
+		return fmt.Errorf("jetstream: subscribe inbox: %w", err)
 	}
 	// what is pending is bounded by the requests under way
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return nil, fmt.Errorf("jetstream: subscribe inbox: %w", err)
+		return fmt.Errorf("jetstream: subscribe inbox: %w", err)
 	}
-	b.sub = sub
-	return b, nil
+	b.nc = nc
+	return nil
 }
 
 // receive hands a message to its call. Called by the client library from one goroutine.
@@ -66,8 +70,29 @@ func (b *inbox) receive(m *nats.Msg) {
 	c.msgs = append(c.msgs, m)
 	c.moved = time.Now()
 	c.mu.Unlock()
-	if last {
-		b.drop(c)
+	if last && b.take(c) {
+		close(c.done)
+	}
+}
+
+// take forgets a call; it is true for one caller, who may end it.
+func (b *inbox) take(c *call) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.calls[c.token]
+	delete(b.calls, c.token)
+	return ok
+}
+
+// cutAll ends every call under way: the connection that was to bring the answers is gone, and what still comes
+// over the next one lacks what was lost with it.
+func (b *inbox) cutAll() {
+	b.mu.Lock()
+	calls := b.calls
+	b.calls = map[string]*call{}
+	b.mu.Unlock()
+	for _, c := range calls {
+		c.cut = true
 		close(c.done)
 	}
 }
@@ -101,18 +126,20 @@ const (
 	statusEnd        = "204" // end of a batch
 	statusNone       = "404" // no message found
 	statusNoServer   = "503" // nobody answers on this subject
-	requestPatience  = 500 * time.Millisecond
-	requestAttempts  = 6
+	requestPatience  = 5 * time.Second
+	requestAttempts  = 3
+	requestGrace     = time.Second // at least, while there is no connection or no server
 	directGetSubject = "$JS.API.DIRECT.GET."
 	infoSubject      = "$JS.API.STREAM.INFO."
 )
 
-// request sends a read until it is answered: an answer that stops coming for requestPatience is asked for
-// again, since the answering server may be gone. Errors wrap ErrUnavailable, ErrClosed or the context's.
+// request sends a read until it is answered: what a broken connection has cut is asked for again at once, and an
+// answer that stops coming for requestPatience, too, since the answering server may be gone. Errors wrap ErrUnavailable, ErrClosed or the context's.
 func (b *inbox) request(ctx context.Context, subject string, payload []byte, many bool) ([]*nats.Msg, error) {
 	m := &nats.Msg{Subject: subject, Data: payload}
+	began := time.Now()
 	var last error
-	for range requestAttempts {
+	for attempt := 0; attempt < requestAttempts || time.Since(began) < requestGrace; attempt++ {
 		c, err := b.send(m, many)
 		if err == nil {
 			if err = b.await(ctx, c); err == nil {
@@ -142,6 +169,9 @@ func (b *inbox) await(ctx context.Context, c *call) error {
 	for {
 		select {
 		case <-c.done:
+			if c.cut {
+				return nats.ErrDisconnected
+			}
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

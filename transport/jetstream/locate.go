@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -19,12 +18,8 @@ import (
 //
 //	<prefix>.ids.<hash of the id>    epoch position
 //
-// The first one wins, as the earliest of repeated ids counts (REC-14), until its position has left the log
-// and the id is published again.
-
-// mendReach is how many positions before the newest indexed one are looked at again at the start: more
-// than are appended at the same time.
-const mendReach = 1024
+// The first one wins, as the earliest of repeated ids counts (REC-14), until something after it has left the
+// log and the id is published again.
 
 // Locate finds an event id; see transport.Transport.
 func (l *Log) Locate(ctx context.Context, eventID string) (transport.Position, error) {
@@ -52,11 +47,13 @@ func (l *Log) locate(ctx context.Context, eventID string) (transport.Position, e
 			return pos, err
 		}
 	}
+	indexed := true // or there is no index
 	if !l.opts.NoIDIndex {
 		entry, found, err := l.lookupID(ctx, eventID)
 		if err != nil {
 			return 0, err
 		}
+		indexed = entry.revision > 0
 		if found && entry.pos <= x.last {
 			if entry.pos+1 < x.first {
 				return 0, transport.ErrTrimmed
@@ -66,7 +63,22 @@ func (l *Log) locate(ctx context.Context, eventID string) (transport.Position, e
 			}
 		}
 	}
-	return l.locateRecent(ctx, eventID, x)
+	pos, err := l.locateRecent(ctx, eventID, x)
+	if errors.Is(err, transport.ErrUnknown) && !indexed {
+		// "not found" is also the server's answer when it cannot read: unknown would have the client lose history
+		if known, err := l.indexKnows(ctx, eventID); err != nil {
+			return 0, err
+		} else if known {
+			return 0, fmt.Errorf("%w: the id index could not be read", transport.ErrUnavailable)
+		}
+	}
+	return pos, err
+}
+
+// indexKnows asks the index, without reading it, whether it has an entry for the id.
+func (l *Log) indexKnows(ctx context.Context, eventID string) (bool, error) {
+	state, err := readState(ctx, l.inbox, idsName(l.opts.Prefix), fmt.Appendf(nil, `{"subjects_filter":%q}`, l.subjects.id(eventID)))
+	return len(state.Subjects) > 0, err
 }
 
 // stands reports whether the update at pos has this id. An update that is gone, singly or as the last one
@@ -146,12 +158,12 @@ func (l *Log) getID(ctx context.Context, subject string) (idEntry, error) {
 	return entry, nil
 }
 
-// putID notes that an update with the publisher's id stands at pos, unless the index knows an earlier one
-// that is still retained.
+// putID notes that an update with the publisher's id stands at pos, unless the index knows an earlier one after
+// which nothing is lost: whoever resumes there misses nothing (REC-12, REC-14).
 func (l *Log) putID(ctx context.Context, eventID string, pos transport.Position) error {
 	subject := l.subjects.id(eventID)
 	var known idEntry
-	for {
+	for unread := 0; ; {
 		m := &nats.Msg{
 			Subject: subject,
 			Header:  nats.Header{nats.ExpectedLastSubjSeqHdr: {strconv.FormatUint(known.revision, 10)}},
@@ -164,6 +176,11 @@ func (l *Log) putID(ctx context.Context, eventID string, pos transport.Position)
 		if known, err = l.getID(ctx, subject); err != nil {
 			return err
 		}
+		if known.revision == 0 { // it has just been forgotten, or cannot be read
+			if unread++; unread > 1 {
+				return fmt.Errorf("%w: the id index could not be read", transport.ErrUnavailable)
+			}
+		}
 		if known.revision == 0 || known.foreign {
 			continue
 		}
@@ -171,37 +188,10 @@ func (l *Log) putID(ctx context.Context, eventID string, pos transport.Position)
 		if err != nil {
 			return err
 		}
-		if known.pos <= pos && known.pos >= x.first {
-			return nil
+		if known.pos <= pos && known.pos+1 >= x.first { // unless the log has lost that one and another stands there
+			if stands, err := l.stands(ctx, eventID, known.pos, x); err != nil || stands {
+				return err
+			}
 		}
 	}
-}
-
-// mendIndex notes the ids of updates that were stored when the process ended before it could note them.
-func (l *Log) mendIndex(ctx context.Context) error {
-	x, err := l.freshExtent(ctx)
-	if err != nil {
-		return err
-	}
-	last, err := l.getID(ctx, l.subjects.ids+">")
-	if err != nil {
-		return err
-	}
-	from := x.last
-	if last.revision > 0 && !last.foreign {
-		from = min(from, last.pos)
-	}
-	from = max(from-min(from, mendReach), x.first-1)
-	for e, err := range l.Scan(ctx, from, x.last, []topic.Selector(nil)) {
-		if err != nil {
-			return err
-		}
-		if _, _, own := l.identity.codec.Decode(e.Update.ID); own {
-			continue
-		}
-		if err := l.putID(ctx, e.Update.ID, e.Pos); err != nil {
-			return err
-		}
-	}
-	return nil
 }

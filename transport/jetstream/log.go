@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,7 +99,8 @@ func (l *Log) open(ctx context.Context) error {
 		return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
 	}
 	ended := make(chan struct{})
-	nc, err := l.server.connect(l.opts, func() { close(ended) })
+	l.inbox = newInbox(l.closed) // before there is a connection that may break
+	nc, err := l.server.connect(l.opts, func() { close(ended) }, l.inbox.cutAll)
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (l *Log) open(ctx context.Context) error {
 	if l.js, err = jetstream.New(nc); err != nil {
 		return fmt.Errorf("jetstream: %w", err)
 	}
-	if l.inbox, err = newInbox(nc, l.closed); err != nil {
+	if err := l.inbox.open(nc); err != nil {
 		return err
 	}
 	info, err := openStream(ctx, l.js, logConfig(l.opts))
@@ -120,8 +122,10 @@ func (l *Log) open(ctx context.Context) error {
 		if _, err := openStream(ctx, l.js, idsConfig(l.opts)); err != nil {
 			return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
 		}
-		if err := l.mendIndex(ctx); err != nil {
-			return err
+		if err := l.mendIndex(ctx); ctx.Err() != nil {
+			return fmt.Errorf("jetstream: open: %w", context.Cause(ctx))
+		} else if err != nil { // recent history still knows these ids
+			l.opts.Logger.Warn("event ids of the last run are not all indexed", slog.Any("error", err))
 		}
 	}
 	return nil
@@ -175,7 +179,7 @@ func (l *Log) Span(ctx context.Context) (transport.Span, error) {
 	}
 	s := transport.Span{First: x.first, Last: x.last}
 	pos, id := l.newest.get()
-	if pos != x.last && x.last >= x.first { // appended before we started, or its acknowledgement was lost
+	if (pos != x.last || id == "") && x.last >= x.first { // appended before we started, or its acknowledgement was lost
 		e, found, err := l.at(ctx, x.last)
 		if err != nil {
 			return transport.Span{}, fmt.Errorf("jetstream: span: %w", err)
@@ -239,10 +243,19 @@ func (n *newest) get() (transport.Position, string) {
 	return n.pos, n.id
 }
 
+// lower notes that the log ends at pos; what its id is, is asked for when needed.
+func (n *newest) lower(pos transport.Position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pos > pos {
+		n.pos, n.id = pos, ""
+	}
+}
+
 func (n *newest) raise(e transport.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if e.Pos > n.pos {
+	if e.Pos > n.pos || (e.Pos == n.pos && n.id == "") {
 		n.pos, n.id = e.Pos, e.Update.ID
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sort"
+	"strings"
 
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -75,14 +77,24 @@ func (l *Log) step(ctx context.Context, after, upto transport.Position, topics [
 
 // readChecked reads from the store and makes sure that what is missing was not discarded by retention.
 func (l *Log) readChecked(ctx context.Context, after, upto transport.Position) ([]transport.Entry, transport.Position, error) {
-	batch, next, err := l.readStore(ctx, after, upto, readBatch)
+	batch, next, gap, err := l.readStore(ctx, after, upto, readBatch)
 	if err != nil {
 		return nil, after, err
 	}
-	if len(batch) == 0 || batch[0].Pos != after+1 {
-		if err := l.checkRetained(ctx, after); err != nil {
+	if gap == 0 {
+		return batch, next, nil
+	}
+	x, err := l.freshExtent(ctx)
+	if err != nil {
+		return nil, after, err
+	}
+	if err := x.gap(gap); err != nil {
+		if gap == after+1 {
 			return nil, after, err
 		}
+		// what came before it is good; the next read begins at the gap
+		n := sort.Search(len(batch), func(i int) bool { return batch[i].Pos >= gap })
+		return batch[:n], gap - 1, nil
 	}
 	return batch, next, nil
 }
@@ -90,6 +102,9 @@ func (l *Log) readChecked(ctx context.Context, after, upto transport.Position) (
 // plainTopics returns the topics that the selectors name, if each selects one topic.
 func plainTopics(hint []topic.Selector) (topics []string, plain bool) {
 	for _, s := range hint {
+		if strings.Contains(s.Pattern, "{") { // a template, as good as always: compiling it costs more than it tells
+			return nil, false
+		}
 		m, err := topic.Compile(s, nil, topic.Limits{})
 		if err != nil {
 			return nil, false

@@ -36,9 +36,17 @@ func newEmbedded(o Options, onError func()) *embedded {
 			ServerName: o.Prefix, DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
 			JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: maxMemory,
 			SyncAlways: o.SyncAlways, SyncInterval: o.SyncInterval, MaxPayload: o.maxPayload(),
+			MaxPending: maxPending(o),
 		},
 		logger: serverLog{log: o.Logger, onError: onError},
 	}
+}
+
+// maxPending is how much may wait for our connection before the server cuts it for slowness: what all reads and
+// the follower's pull can bring at once, and acknowledgements.
+func maxPending(o Options) int64 {
+	payload := int64(o.maxPayload())
+	return maxReads*(readBytes+payload) + max(pullBytes, 2*payload) + 64<<20
 }
 
 // start runs a server until it takes connections with JetStream enabled.
@@ -105,11 +113,12 @@ func (e *embedded) trouble() (text string) {
 	return text
 }
 
-// connect makes the client connection. closed is called when it has ended for good.
-func (e *embedded) connect(o Options, closed func()) (*nats.Conn, error) {
+// connect makes the client connection. closed is called when it has ended for good, cut whenever it has broken.
+func (e *embedded) connect(o Options, closed, cut func()) (*nats.Conn, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(e), nats.Name(o.Prefix),
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(0, 0),
 		nats.ReconnectBufSize(-1), // a publish on a cut connection fails at once instead of waiting in a buffer
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { cut() }),
 		nats.ClosedHandler(func(*nats.Conn) { closed() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			o.Logger.Warn("nats connection", slog.Any("error", err))

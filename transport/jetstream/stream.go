@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -102,9 +103,17 @@ func idsConfig(o Options) jetstream.StreamConfig {
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           o.MaxIDs,
 		MaxBytes:          -1,
-		MaxAge:            2 * o.MaxAge,
+		MaxAge:            idsAge(o.MaxAge),
 		Duplicates:        minMaxAge, // nothing is deduplicated here
 	}
+}
+
+// idsAge is how long an id is known when updates are retained for age.
+func idsAge(age time.Duration) time.Duration {
+	if age > math.MaxInt64/2 {
+		return 0 // for centuries: no limit
+	}
+	return 2 * age
 }
 
 func idsName(prefix string) string { return prefix + "-ids" }
@@ -145,30 +154,42 @@ type extent struct {
 	at          time.Time
 }
 
-// readExtent asks the server.
-func readExtent(ctx context.Context, b *inbox, stream string) (extent, error) {
-	msgs, err := b.request(ctx, infoSubject+stream, nil, false)
+// streamState is what the server tells of a stream.
+type streamState struct {
+	Messages uint64            `json:"messages"`
+	Bytes    uint64            `json:"bytes"`
+	First    uint64            `json:"first_seq"`
+	Last     uint64            `json:"last_seq"`
+	Subjects map[string]uint64 `json:"subjects"` // messages of each subject, when asked for
+}
+
+// readState asks the server with options in JSON, nil for none.
+func readState(ctx context.Context, b *inbox, stream string, ask []byte) (streamState, error) {
+	msgs, err := b.request(ctx, infoSubject+stream, ask, false)
 	if err != nil {
-		return extent{}, err
+		return streamState{}, err
 	}
 	var answer struct {
 		Error *struct {
 			Description string `json:"description"`
 		} `json:"error"`
-		State struct {
-			Messages uint64 `json:"messages"`
-			Bytes    uint64 `json:"bytes"`
-			First    uint64 `json:"first_seq"`
-			Last     uint64 `json:"last_seq"`
-		} `json:"state"`
+		State streamState `json:"state"`
 	}
 	if err := json.Unmarshal(msgs[0].Data, &answer); err != nil {
-		return extent{}, fmt.Errorf("%w: stream information: %w", transport.ErrUnavailable, err)
+		return streamState{}, fmt.Errorf("%w: stream information: %w", transport.ErrUnavailable, err)
 	}
 	if answer.Error != nil {
-		return extent{}, fmt.Errorf("%w: stream information: %s", transport.ErrUnavailable, answer.Error.Description)
+		return streamState{}, fmt.Errorf("%w: stream information: %s", transport.ErrUnavailable, answer.Error.Description)
 	}
-	s := answer.State
+	return answer.State, nil
+}
+
+// readExtent asks the server.
+func readExtent(ctx context.Context, b *inbox, stream string) (extent, error) {
+	s, err := readState(ctx, b, stream, nil)
+	if err != nil {
+		return extent{}, err
+	}
 	e := extent{
 		first: transport.Position(s.First), last: transport.Position(s.Last),
 		messages: s.Messages, bytes: s.Bytes, at: time.Now(),

@@ -111,6 +111,19 @@ func (t *tail) reach(pos transport.Position) {
 	t.wake()
 }
 
+// lose drops the entries after pos, which the log has lost.
+func (t *tail) lose(pos transport.Position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.entries {
+		if p > pos {
+			t.forget(p)
+		}
+	}
+	t.reached = min(t.reached, pos)
+	t.wake()
+}
+
 // forget drops an entry. Called with mu held.
 func (t *tail) forget(pos transport.Position) {
 	if e, ok := t.entries[pos]; ok {

@@ -33,6 +33,7 @@ type window struct {
 	topics  map[string][]transport.Position // where each topic occurs, in order
 	ids     map[string]transport.Position   // publishers' and hub's ids, the earliest place of each
 	bytes   int64
+	floor   transport.Position // what lies before it did not fit; 0 = not known
 	used    time.Time
 	filling chan struct{} // non-nil while somebody fills; closed when done
 }
@@ -51,7 +52,7 @@ func (w *window) reset() {
 }
 
 func (w *window) clear() {
-	w.after, w.upto, w.entries, w.bytes = 0, 0, nil, 0
+	w.after, w.upto, w.entries, w.bytes, w.floor = 0, 0, nil, 0, 0
 	w.topics, w.ids = map[string][]transport.Position{}, map[string]transport.Position{}
 }
 
@@ -92,18 +93,22 @@ func (l *Log) extendWindow(ctx context.Context, after, upto transport.Position, 
 			}
 		}
 		from, to, back := w.missing(after, x)
-		if !w.fits(from, to, back, x) {
+		if !back && after > from && !w.fits(from, to, back, x) {
+			from = after // what the window has is left behind: it begins anew with what was asked for
+		}
+		if !w.fits(from, to, back, x) || (back && after < w.floor) {
 			w.mu.Unlock()
 			return false, nil
 		}
 		w.filling = make(chan struct{})
 		w.mu.Unlock()
-		err := l.fillWindow(ctx, from, to, back)
+		err := l.fillAlone(ctx, from, to, back)
 		w.mu.Lock()
-		close(w.filling)
-		w.filling = nil
 		ok := w.covers(after, upto)
 		w.mu.Unlock()
+		if errors.Is(err, errWindowFull) {
+			return false, nil
+		}
 		if errors.Is(err, transport.ErrTrimmed) && from != after {
 			return false, nil // that is what the window was to have, not what the caller asked for
 		}
@@ -112,6 +117,18 @@ func (l *Log) extendWindow(ctx context.Context, after, upto transport.Position, 
 		}
 		// extended backwards; now forwards
 	}
+}
+
+// fillAlone fills the window and lets those who wait go on, even if it panics: the panic may be contained above.
+func (l *Log) fillAlone(ctx context.Context, from, to transport.Position, back bool) error {
+	defer func() {
+		w := l.window
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		close(w.filling)
+		w.filling = nil
+	}()
+	return l.fillWindow(ctx, from, to, back)
 }
 
 // missing returns which piece to read next so that the window comes to cover what follows `after`: a piece
@@ -160,10 +177,18 @@ func (l *Log) fillWindow(ctx context.Context, from, to transport.Position, back 
 		return nil
 	}
 	var older []transport.Entry
+	bytes := int64(0)
 	for at := from; at < to; {
 		batch, next, err := l.readChecked(ctx, at, to)
 		if err != nil {
 			return err
+		}
+		for _, e := range batch {
+			bytes += size(e)
+		}
+		if !l.window.roomFor(bytes) {
+			l.window.sink(to)
+			return errWindowFull
 		}
 		older = append(older, batch...)
 		if next == at {
@@ -173,6 +198,23 @@ func (l *Log) fillWindow(ctx context.Context, from, to transport.Position, back 
 	}
 	l.window.prepend(from, to, older)
 	return nil
+}
+
+// errWindowFull means that what was to be read is larger than the log's entries are on average, and does not fit.
+var errWindowFull = errors.New("larger than the window")
+
+// roomFor reports whether so many bytes more may be held.
+func (w *window) roomFor(bytes int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes+bytes <= w.limit
+}
+
+// sink notes that what lies before pos did not fit: else each who resumes there would read it in vain.
+func (w *window) sink(pos transport.Position) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.floor = max(w.floor, pos)
 }
 
 // append adds the entries of (from, upto]. If that does not join, the window begins anew.
@@ -200,9 +242,9 @@ func (w *window) prepend(from, to transport.Position, older []transport.Entry) {
 	if w.upto == 0 || w.after != to {
 		return
 	}
-	all, upto := slices.Concat(older, w.entries), w.upto
+	all, upto, floor := slices.Concat(older, w.entries), w.upto, w.floor
 	w.clear()
-	w.after, w.upto, w.entries = from, upto, all
+	w.after, w.upto, w.entries, w.floor = from, upto, all, floor
 	for _, e := range all {
 		w.add(e)
 	}
@@ -235,8 +277,9 @@ func (w *window) shrink() {
 	if keep > 0 {
 		after = w.entries[keep-1].Pos
 	}
+	floor := w.floor
 	w.clear()
-	w.after, w.upto, w.entries = after, upto, rest
+	w.after, w.upto, w.entries, w.floor = after, upto, rest, floor
 	for _, e := range rest {
 		w.add(e)
 	}
