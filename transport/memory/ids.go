@@ -15,8 +15,8 @@ const (
 	maxTrimmedBytes = 4 << 20
 )
 
-// index maps publishers' ids to positions: to the earliest one when an id was used again while its
-// update was retained (REC-14). It outlives the updates by a bounded number, oldest forgotten first.
+// index maps publishers' ids to positions: to the earliest one when an id was used again while nothing after
+// its update was lost (REC-12, REC-14). It outlives the updates by a bounded number, oldest forgotten first.
 type index struct {
 	at       map[string]transport.Position
 	gone     []mark // in the order of their positions
@@ -32,7 +32,7 @@ func newIndex() index { return index{at: map[string]transport.Position{}} }
 
 // add notes that id stands at pos in a log that begins at first.
 func (x *index) add(id string, pos, first transport.Position) {
-	if old, ok := x.at[id]; !ok || old < first {
+	if old, ok := x.at[id]; !ok || old+1 < first {
 		x.at[id] = pos
 	}
 }
@@ -55,8 +55,8 @@ func (x *index) trimmed(id string, pos transport.Position) {
 	}
 }
 
-// Locate finds an event id; see transport.Transport. When an id was used several times while its first
-// update was retained, the first counts, even after it has left the log: what follows it may be lost.
+// Locate finds an event id; see transport.Transport. When an id was used again while nothing after
+// its first update was lost, the first counts, even after it has left the log: what follows it may be lost.
 // Of publishers' ids that have left the log the newest 65,536 are known (up to 4 MiB of them).
 func (l *Log) Locate(_ context.Context, eventID string) (transport.Position, error) {
 	l.mu.Lock()

@@ -129,6 +129,22 @@ func testRepeatedID(t *testing.T, impl Implementation) {
 	}
 }
 
+// testRepeatedIDAtEdge: an update has left the log and is published again, but nothing after it is lost: who
+// resumes with its id still gets everything that came after the first (REC-12, REC-14).
+func testRepeatedIDAtEdge(t *testing.T, impl Implementation) {
+	tr := impl.open(t, Limits{MaxMessages: 3})
+	var want []transport.Entry
+	for i, id := range []string{"m1", "m2", "m3", "m4", "m5", "m3"} {
+		want = append(want, add(t, tr, named(i, id)))
+	}
+	wantLocated(t, tr, "m3", want[2].Pos)
+	got, err := read(t, tr, want[2].Pos, All)
+	if err != nil {
+		t.Fatalf("scan after the first m3: %v", err)
+	}
+	same(t, got, want[3:])
+}
+
 func testTrim(t *testing.T, impl Implementation) {
 	tr := impl.open(t, Limits{MaxMessages: 3})
 	want := fill(t, tr, 10)

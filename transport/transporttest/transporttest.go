@@ -52,6 +52,7 @@ func Run(t *testing.T, impl Implementation) {
 		{"scan ends when the caller stops or cancels", testScanEnds},
 		{"locate knows its own ids only", testLocateForeign},
 		{"the earliest of repeated ids counts", testRepeatedID},
+		{"a repeated id counts from the first while nothing after that is lost", testRepeatedIDAtEdge},
 		{"trimmed entries are noticed", testTrim},
 		{"trimmed ids are located while nothing after them is lost", testLocateTrimmed},
 		{"a scan notices that it is overtaken by retention", testTrimDuringScan},
