@@ -36,6 +36,9 @@ func (l *Log) Append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 	e, err := l.append(ctx, u)
 	if err != nil {
 		l.counters.appendErrors.Add(1)
+		if errors.Is(err, transport.ErrFull) {
+			l.refusals.refused(int64(len(u.Data)), err)
+		}
 		return transport.Entry{}, fmt.Errorf("jetstream: append: %w", err)
 	}
 	l.counters.appends.Add(1)

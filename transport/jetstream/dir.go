@@ -16,6 +16,8 @@ const (
 	lockFile = "lock"
 	modeFile = "mode" // what kind of hub wrote the store: standalone and clustered stores do not mix
 	storeDir = "jetstream"
+
+	identitySuffix = ".identity" // after the prefix: a second copy of what the event ids depend on
 )
 
 const modeStandalone = "standalone"
@@ -59,13 +61,23 @@ func checkMode(dir, mode string) error {
 	if _, err := os.Stat(filepath.Join(dir, storeDir)); err == nil {
 		return fmt.Errorf("jetstream: data directory %q holds a JetStream store that is not a hub's (there is no file %q)", dir, modeFile)
 	}
-	// written aside and renamed, so that a crash leaves no empty file
-	aside := name + ".new"
-	if err := os.WriteFile(aside, []byte(mode+"\n"), 0o600); err != nil {
-		return fmt.Errorf("jetstream: data directory %q is not writable: %w", dir, err)
-	}
-	if err := os.Rename(aside, name); err != nil {
+	if err := writeWhole(name, []byte(mode+"\n")); err != nil {
 		return fmt.Errorf("jetstream: data directory %q is not writable: %w", dir, err)
 	}
 	return nil
+}
+
+// writeWhole writes a file so that a crash or a power cut leaves the old one or the new one, never a part: it
+// is written aside, synced and renamed.
+func writeWhole(name string, text []byte) error {
+	aside := name + ".new"
+	f, err := os.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a fixed name in the configured directory
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(aside, name)
 }

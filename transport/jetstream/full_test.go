@@ -35,10 +35,12 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-func (b *logBuffer) has(s string) bool {
+func (b *logBuffer) has(s string) bool { return b.count(s) > 0 }
+
+func (b *logBuffer) count(s string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return strings.Contains(b.b.String(), s)
+	return strings.Count(b.b.String(), s)
 }
 
 // fillDisk appends until the log is full, and returns what was acknowledged.
@@ -148,6 +150,10 @@ func testFull(t *testing.T, minFree int64, wantRestart bool) {
 			t.Fatalf("locate %s: %d, %v; want %d", e.Update.ID, pos, err, e.Pos)
 		}
 	}
+	eventually(t, "word that all is well", func() bool { return lines.count("publishers are taken again") == 1 })
+	if n := lines.count("publishers are refused"); n != 1 {
+		t.Errorf("that publishers are refused was said %d times", n)
+	}
 	if got := lines.has("restarting the embedded server"); got != wantRestart {
 		t.Errorf("the server was restarted: %v, want %v", got, wantRestart)
 	}
@@ -188,7 +194,7 @@ func TestDiskIsAskedAgainInTime(t *testing.T) {
 	if !errors.Is(err, transport.ErrFull) || !strings.Contains(err.Error(), h.dir) {
 		t.Errorf("beyond what is free: %v", err)
 	}
-	if h.enough() {
+	if h.enough(0) {
 		t.Error("there is enough space")
 	}
 	gone := headroom{dir: h.dir + "/gone"}

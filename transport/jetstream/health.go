@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -46,64 +45,6 @@ func (h *health) set(err error) {
 	h.changed = make(chan struct{})
 }
 
-// headroom refuses publishers before the disk is full.
-type headroom struct {
-	dir     string
-	minFree int64        // 0 = by the disk's size
-	left    atomic.Int64 // bytes that may be written before the disk is asked again
-	mu      sync.Mutex   // one look at the disk at a time
-}
-
-const (
-	recordOverhead  = 256     // bytes that the store adds to a message, generously
-	trustFor        = 4 << 20 // bytes written before the disk is asked again
-	defaultHeadroom = 16 << 20
-)
-
-// take reserves n bytes. It returns ErrFull when less than the headroom would be left.
-func (h *headroom) take(n int64) error {
-	n += recordOverhead
-	if h.left.Add(-n) >= 0 {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.left.Load() >= 0 { // somebody else has looked
-		return nil
-	}
-	return h.look(n)
-}
-
-// look asks the disk, and refuses if n more bytes would use the headroom. A disk that cannot be asked is
-// not refused: the store will tell. Called with mu held.
-func (h *headroom) look(n int64) error {
-	free, total, err := diskSpace(h.dir)
-	if err != nil {
-		h.left.Store(trustFor)
-		return nil //nolint:nilerr // see above
-	}
-	usable := int64(min(free, 1<<62)) - n - h.reserve(total)
-	h.left.Store(min(max(usable, -1), trustFor))
-	if usable < 0 {
-		return fmt.Errorf("%w: %d bytes are free on the disk of %q", transport.ErrFull, free, h.dir)
-	}
-	return nil
-}
-
-func (h *headroom) reserve(total uint64) int64 {
-	if h.minFree > 0 {
-		return h.minFree
-	}
-	return int64(min(defaultHeadroom, total/8))
-}
-
-// enough looks at the disk anew.
-func (h *headroom) enough() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.look(0) == nil
-}
-
 const (
 	checkEvery     = time.Second
 	restartBackoff = 15 * time.Second // longest pause between two restarts of a server in trouble
@@ -137,10 +78,13 @@ func (l *Log) monitor(ctx context.Context) {
 				l.opts.Logger.Info("the store is well again")
 			}
 			l.health.set(l.follower.stalled())
+			if n, refusing := l.refusals.pending(); refusing && l.space.enough(n) {
+				l.refusals.over()
+			}
 			l.window.expire()
 			continue
 		}
-		space := l.space.enough()
+		space := l.space.enough(0)
 		kind := transport.ErrUnavailable
 		if !space || noSpace(trouble) {
 			kind = transport.ErrFull

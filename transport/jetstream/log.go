@@ -45,6 +45,7 @@ type Log struct {
 
 	health   *health
 	space    headroom
+	refusals refusals
 	appends  gate
 	follower *follower
 	tail     *tail
@@ -81,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		opts: o, subjects: newSubjects(o.Prefix, o.HubURL), lock: lock,
 		closed: life.Done(), shut: shut, poke: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), health: newHealth(), tail: newTail(o.WindowBytes), window: newWindow(o.WindowBytes),
-		space: headroom{dir: o.Dir, minFree: o.MinFree},
+		space: headroom{dir: o.Dir, minFree: o.MinFree}, refusals: refusals{log: o.Logger},
 	}
 	l.follower = newFollower(l)
 	l.server = newEmbedded(o, l.nudge)
@@ -111,15 +112,15 @@ func (l *Log) open(ctx context.Context) error {
 	if err := l.inbox.open(nc); err != nil {
 		return err
 	}
-	info, err := openStream(ctx, l.js, logConfig(l.opts))
+	info, created, err := openStream(ctx, l.js, logConfig(l.opts))
 	if err != nil {
 		return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
 	}
-	if l.identity, err = readIdentity(l.opts.Prefix, info.Config.Metadata); err != nil {
+	if l.identity, err = l.settleIdentity(ctx, info, created); err != nil {
 		return err
 	}
 	if !l.opts.NoIDIndex {
-		if _, err := openStream(ctx, l.js, idsConfig(l.opts)); err != nil {
+		if _, _, err := openStream(ctx, l.js, idsConfig(l.opts)); err != nil {
 			return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
 		}
 		if err := l.mendIndex(ctx); ctx.Err() != nil {

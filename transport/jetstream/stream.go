@@ -120,20 +120,20 @@ func idsName(prefix string) string { return prefix + "-ids" }
 
 // openStream looks a stream up and creates it if it is absent. Of an existing stream it changes nothing but
 // the limits, and these only if they differ, and a duplicates window that is too short for our retries.
-func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (info *jetstream.StreamInfo, created bool, err error) {
 	s, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if s, err = js.CreateStream(ctx, want); err == nil {
-			return s.CachedInfo(), nil
+			return s.CachedInfo(), true, nil
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("jetstream: open stream %q: %w", want.Name, err)
+		return nil, false, fmt.Errorf("jetstream: open stream %q: %w", want.Name, err)
 	}
 	have := s.CachedInfo().Config
 	if have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge &&
 		have.Duplicates >= want.Duplicates {
-		return s.CachedInfo(), nil
+		return s.CachedInfo(), false, nil
 	}
 	have.MaxMsgs, have.MaxBytes, have.MaxAge = want.MaxMsgs, want.MaxBytes, want.MaxAge
 	have.Duplicates = max(have.Duplicates, want.Duplicates)
@@ -141,9 +141,9 @@ func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.Stre
 		have.Duplicates = min(have.Duplicates, have.MaxAge) // the server insists
 	}
 	if s, err = js.UpdateStream(ctx, have); err != nil {
-		return nil, fmt.Errorf("jetstream: change limits of stream %q: %w", want.Name, err)
+		return nil, false, fmt.Errorf("jetstream: change limits of stream %q: %w", want.Name, err)
 	}
-	return s.CachedInfo(), nil
+	return s.CachedInfo(), false, nil
 }
 
 // extent is what the stream retains, as the server last told.
