@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -91,7 +92,11 @@ func TestCallsUnderWayEndWithTheConnection(t *testing.T) {
 	if err := l.nc.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	<-c.done
+	select {
+	case <-c.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the call has not ended")
+	}
 	if !c.cut {
 		t.Error("the call ended, and not because the connection broke")
 	}

@@ -38,6 +38,12 @@ func TestALostEndIsForgotten(t *testing.T) {
 	if err := l.forgetLost(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if pos, id := l.newest.get(); pos != 10 || id != "" {
+		t.Errorf("the newest known is %q at %d", id, pos)
+	}
+	if _, ok := l.tail.get(20); ok {
+		t.Error("a lost entry is kept for the follower")
+	}
 	eventually(t, "the follower to go back", func() bool { return l.follower.reached.Load() == 10 })
 	var got []transport.Entry
 	for i := range 15 {
@@ -55,6 +61,23 @@ func TestALostEndIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeSame(t, "scan when nothing was lost", scan(t, l, 10, 25), got)
+}
+
+// The log has grown beyond what the follower had reached before the follower looked: it goes back all the same.
+func TestTheFollowerIsSentBack(t *testing.T) {
+	l := open(t, Options{Dir: t.TempDir()})
+	c := follow(t, l)
+	var want []transport.Entry
+	for i := range 5 {
+		want = append(want, add(t, l, update(i)))
+	}
+	c.until(t, 5)
+	l.follower.rewind.Store(3 + 1)
+	l.follower.restart()
+	want = append(want, want[3:]...)
+	eventually(t, "the follower to go back", func() bool { return l.follower.rewind.Load() == 0 })
+	want = append(want, add(t, l, update(5)))
+	mustBeSame(t, "followed", c.until(t, 6), want)
 }
 
 // The description of the stream is lost, as by a power cut: the history keeps its ids.
