@@ -229,6 +229,61 @@ func TestSocketsAreTakenOver(t *testing.T) {
 	}
 }
 
+// TestEverySocketOfTheServiceManagerIsServed passes two that are public and two for the admin listener, mixed.
+func TestEverySocketOfTheServiceManagerIsServed(t *testing.T) {
+	names := []string{"admin", "one", "two", "admin"}
+	var addresses []string
+	var files []*os.File
+	for range names {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		addresses, files = append(addresses, l.Addr().String()), append(files, f)
+	}
+	bin := filepath.Join(t.TempDir(), "cinnabar")
+	p, url := serveCommand(t, func(c *exec.Cmd) {
+		if err := os.Symlink(c.Path, bin); err != nil {
+			t.Fatal(err)
+		}
+		env := "LISTEN_FDS=4 LISTEN_FDNAMES=" + strings.Join(names, ":") + " LISTEN_PID=$$"
+		c.Args = append([]string{"sh", "-c", env + ` exec "$0" "$@"`, bin}, c.Args[1:]...)
+		c.Path, c.ExtraFiles = "/bin/sh", files
+	}, "--listen=systemd")
+	if !strings.Contains(url, addresses[1]) {
+		t.Errorf("serves %s, want the first public socket, %s", url, addresses[1])
+	}
+	for i, name := range names {
+		path := "/.well-known/mercure?topic=a"
+		if name == "admin" {
+			path = "/livez"
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addresses[i]+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Errorf("socket %d, %s: %v", i, name, err)
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("socket %d, %s: %s", i, name, resp.Status)
+		}
+	}
+	p.signal(t, syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
 func TestHangupReadsKeysAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(testKey), 0o600); err != nil {

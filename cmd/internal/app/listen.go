@@ -128,22 +128,19 @@ func listenFD(number string) (net.Listener, error) {
 	return l, nil
 }
 
-// activated takes the sockets that a service manager passed: those named "admin" apart from the others.
-func activated() (public, admin []net.Listener, err error) {
-	named, err := activation.ListenersWithNames()
-	if err != nil {
-		return nil, nil, fmt.Errorf("socket activation: %w", err)
-	}
-	for name, ls := range named {
-		for _, l := range ls {
-			switch {
-			case l == nil: // a descriptor that is no stream socket
-			case name == adminSocket:
-				admin = append(admin, l)
-			default:
-				public = append(public, l)
-			}
+// activated takes the sockets that a service manager passed, in its order: those named "admin" apart from the others.
+// What is no stream socket is closed and left out.
+func activated() (public, admin []net.Listener) {
+	for _, f := range activation.Files(true) {
+		l, err := net.FileListener(f)
+		_ = f.Close() // FileListener works on a copy
+		switch {
+		case err != nil:
+		case f.Name() == adminSocket:
+			admin = append(admin, l)
+		default:
+			public = append(public, l)
 		}
 	}
-	return public, admin, nil
+	return public, admin
 }

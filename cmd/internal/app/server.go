@@ -54,10 +54,11 @@ func newAdminServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// serve serves l until the server is shut down; any other end is an error.
-func serve(s *http.Server, l net.Listener) error {
+// serve serves l until the server is shut down; any other end is an error. Whether that is over TLS is said by the
+// caller: the server has a TLSConfig in any case once net/http has served its first listener.
+func serve(s *http.Server, l net.Listener, overTLS bool) error {
 	var err error
-	if s.TLSConfig != nil {
+	if overTLS {
 		err = s.ServeTLS(l, "", "")
 	} else {
 		err = s.Serve(l)

@@ -23,7 +23,7 @@ func served(t *testing.T, cfg *Config, h http.Handler, cert *certificate) string
 	}
 	s := newServer(cfg, h, cert, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
-	go func() { done <- serve(s, l) }()
+	go func() { done <- serve(s, l, cert != nil) }()
 	t.Cleanup(func() {
 		if err := shutdown(context.WithoutCancel(t.Context()), s, slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
@@ -80,6 +80,67 @@ func TestPublicServerSpeaks(t *testing.T) {
 	}
 }
 
+// TestServersHaveSeveralListeners has each serve two at once, as with two sockets of a service manager.
+func TestServersHaveSeveralListeners(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	pool := writePair(t, certFile, keyFile, 1)
+	log := slog.New(slog.DiscardHandler)
+	cert, err := newCertificate(certFile, keyFile, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Default()
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for name, tt := range map[string]struct {
+		server *http.Server
+		scheme string
+	}{
+		"public":          {newServer(&cfg, h, nil, log), "http"},
+		"public over TLS": {newServer(&cfg, h, cert, log), "https"},
+		"admin":           {newAdminServer(h, log), "http"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &App{log: log, failed: make(chan error, 1)}
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+			defer tr.CloseIdleConnections()
+			var listeners []net.Listener
+			for range 2 {
+				l, err := listen(t.Context(), "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				listeners = append(listeners, l)
+				a.goServe(tt.server, l, tt.scheme == "https")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for _, l := range listeners {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, tt.scheme+"://"+l.Addr().String(), http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := tr.RoundTrip(req)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				_ = resp.Body.Close()
+			}
+			tr.CloseIdleConnections()
+			if err := shutdown(t.Context(), tt.server, log); err != nil {
+				t.Error(err)
+			}
+			a.wg.Wait()
+			select {
+			case err := <-a.failed:
+				t.Error(err)
+			default:
+			}
+		})
+	}
+}
+
 // TestWhatIsNotDoneInTimeIsCut keeps a stop clean whatever clients do: one asked for nothing, one takes for ever.
 func TestWhatIsNotDoneInTimeIsCut(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
@@ -98,7 +159,7 @@ func TestWhatIsNotDoneInTimeIsCut(t *testing.T) {
 		}
 	}
 	done := make(chan error, 1)
-	go func() { done <- serve(s, l) }()
+	go func() { done <- serve(s, l, false) }()
 	for _, sent := range []string{"", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"} {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {

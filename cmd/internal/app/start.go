@@ -31,7 +31,7 @@ func (a *App) start(ctx context.Context) error {
 		return shutdown(ctx, adminServer, a.log)
 	}})
 	for _, l := range adminListeners {
-		a.goServe(adminServer, l)
+		a.goServe(adminServer, l, false)
 	}
 
 	log, err := openTransport(ctx, &a.cfg, a.log)
@@ -57,7 +57,7 @@ func (a *App) start(ctx context.Context) error {
 	}})
 	a.life.add(step{name: "streams", limit: a.cfg.DrainDelay + a.cfg.ShutdownTimeout, run: a.drain})
 	for _, l := range public {
-		a.goServe(server, l)
+		a.goServe(server, l, a.cert != nil)
 	}
 	return nil
 }
@@ -86,9 +86,7 @@ func (a *App) open(ctx context.Context) (public, adminListeners []net.Listener, 
 // for --listen systemd, and when --listen was not given.
 func (a *App) listeners(ctx context.Context) (public, adminListeners []net.Listener, err error) {
 	if a.cfg.Listen == kindSystemd || a.cfg.ListenUnset {
-		if public, adminListeners, err = activated(); err != nil {
-			return public, adminListeners, err
-		}
+		public, adminListeners = activated()
 	}
 	if len(public) == 0 {
 		if a.cfg.Listen == kindSystemd {
@@ -219,9 +217,9 @@ func (a *App) awaitReady(ctx context.Context, h *hub.Hub) error {
 	}
 }
 
-func (a *App) goServe(s *http.Server, l net.Listener) {
+func (a *App) goServe(s *http.Server, l net.Listener, overTLS bool) {
 	a.wg.Go(func() {
-		if err := serve(s, l); err != nil {
+		if err := serve(s, l, overTLS); err != nil {
 			a.fail(fmt.Errorf("serve %s: %w", address(l), err))
 		}
 	})
