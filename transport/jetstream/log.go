@@ -5,8 +5,8 @@
 // A position is a stream sequence. What is where: dir.go claims the directory, server.go runs the server,
 // stream.go opens the streams, subject.go and envelope.go say how an update is stored, inbox.go asks the
 // server; append.go, follow.go, scan.go and locate.go are the four things that a log does, window.go keeps
-// recent history for scans, tail.go keeps what the follower has not seen, and health.go notices a full disk
-// or a broken store and mends it.
+// recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; space.go and
+// health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left.
 package jetstream
 
 import (
@@ -229,83 +229,4 @@ func (l *Log) orClosed(err error) error {
 		return transport.ErrClosed
 	}
 	return err
-}
-
-// newest is the newest entry known to this node.
-type newest struct {
-	mu  sync.Mutex // guards below
-	pos transport.Position
-	id  string
-}
-
-func (n *newest) get() (transport.Position, string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.pos, n.id
-}
-
-// lower notes that the log ends at pos; what its id is, is asked for when needed.
-func (n *newest) lower(pos transport.Position) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.pos > pos {
-		n.pos, n.id = pos, ""
-	}
-}
-
-func (n *newest) raise(e transport.Entry) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if e.Pos > n.pos || (e.Pos == n.pos && n.id == "") {
-		n.pos, n.id = e.Pos, e.Update.ID
-	}
-}
-
-// gate counts what is under way and closes.
-type gate struct {
-	mu     sync.Mutex // guards below
-	inside int
-	shut   bool
-	empty  chan struct{} // closed when the last one leaves a shut gate; made by close
-}
-
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut {
-		return false
-	}
-	g.inside++
-	return true
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.inside--
-	if g.inside == 0 && g.empty != nil {
-		close(g.empty)
-		g.empty = nil
-	}
-}
-
-// close lets nobody in any more and waits until all have left.
-func (g *gate) close(ctx context.Context) error {
-	g.mu.Lock()
-	g.shut = true
-	if g.inside == 0 {
-		g.mu.Unlock()
-		return nil
-	}
-	if g.empty == nil {
-		g.empty = make(chan struct{})
-	}
-	empty := g.empty
-	g.mu.Unlock()
-	select {
-	case <-empty:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
