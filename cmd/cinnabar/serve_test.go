@@ -231,11 +231,15 @@ func TestSocketsAreTakenOver(t *testing.T) {
 
 // TestEverySocketOfTheServiceManagerIsServed passes two that are public and two for the admin listener, mixed.
 func TestEverySocketOfTheServiceManagerIsServed(t *testing.T) {
-	names := []string{"admin", "one", "two", "admin"}
+	names := []string{"admin", "one", "two", "admin"} // "two" is open to other machines
 	var addresses []string
 	var files []*os.File
-	for range names {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for _, name := range names {
+		at := "127.0.0.1:0"
+		if name == "two" {
+			at = "0.0.0.0:0"
+		}
+		l, err := net.Listen("tcp4", at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +268,7 @@ func TestEverySocketOfTheServiceManagerIsServed(t *testing.T) {
 		if name == "admin" {
 			path = "/livez"
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addresses[i]+path, http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+strings.Replace(addresses[i], "0.0.0.0", "127.0.0.1", 1)+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,6 +285,9 @@ func TestEverySocketOfTheServiceManagerIsServed(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
+	}
+	if log := p.log.String(); strings.Count(log, "plain HTTP on ") != 1 || !strings.Contains(log, "plain HTTP on "+addresses[2]) {
+		t.Errorf("the log does not warn of %s alone: %s", addresses[2], log)
 	}
 }
 

@@ -128,6 +128,12 @@ func listenFD(number string) (net.Listener, error) {
 	return l, nil
 }
 
+// reachable reports whether other machines can connect to l.
+func reachable(l net.Listener) bool {
+	a, ok := l.Addr().(*net.TCPAddr)
+	return ok && !a.IP.IsLoopback()
+}
+
 // activated takes the sockets that a service manager passed, in its order: those named "admin" apart from the others.
 // What is no stream socket is closed and left out.
 func activated() (public, admin []net.Listener) {

@@ -75,11 +75,45 @@ func (a *App) open(ctx context.Context) (public, adminListeners []net.Listener, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := a.judge(public, adminListeners); err != nil {
+		return nil, nil, err
+	}
 	a.addr = address(public[0])
 	if len(adminListeners) > 0 {
 		a.adminAddr = address(adminListeners[0])
 	}
 	return public, adminListeners, nil
+}
+
+// judge tells what other machines can reach. It looks at the sockets that were really opened: Validate sees neither
+// those that another process handed over nor what a name resolves to.
+func (a *App) judge(public, adminListeners []net.Listener) error {
+	warn := func(format string, l net.Listener) {
+		a.log.Warn("configuration", "warning", fmt.Sprintf(format, address(l)))
+	}
+	for _, l := range public {
+		switch {
+		case !reachable(l):
+		case a.cfg.Dev:
+			return notForDev(l)
+		case a.cert == nil:
+			warn("plain HTTP on %s: tokens can be read on the way unless a proxy in front ends TLS", l)
+		}
+	}
+	for _, l := range adminListeners {
+		switch {
+		case !reachable(l):
+		case a.cfg.Dev:
+			return notForDev(l)
+		default:
+			warn("the admin listener %s can be reached from other machines; profiles and metrics tell a lot about a hub", l)
+		}
+	}
+	return nil
+}
+
+func notForDev(l net.Listener) error {
+	return fmt.Errorf("--dev: the socket %s is not on a loopback address; --dev stays on this machine", address(l))
 }
 
 // listeners opens what --listen and --admin-listen name. Sockets that a service manager passed are used

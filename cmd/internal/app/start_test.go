@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,50 @@ func TestStartThatIsCalledOffWaitsForNoKeySet(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("took %s to give up", took)
+	}
+}
+
+// heldListener is a listener at an address that need not exist.
+type heldListener struct {
+	net.Listener
+	at net.Addr
+}
+
+func (l heldListener) Addr() net.Addr { return l.at }
+
+func TestSocketsAreJudgedByWhatTheyAre(t *testing.T) {
+	world := heldListener{at: &net.TCPAddr{IP: net.IPv4zero, Port: 3000}}
+	local := heldListener{at: &net.TCPAddr{IP: net.IPv6loopback, Port: 3000}}
+	unix := heldListener{at: &net.UnixAddr{Name: "/run/hub.sock", Net: "unix"}}
+	for name, tt := range map[string]struct {
+		public, admin net.Listener
+		dev, secure   bool
+		refused       string
+		warning       string
+	}{
+		"this machine":              {local, unix, false, false, "", ""},
+		"a Unix socket":             {unix, local, false, false, "", ""},
+		"the world":                 {world, local, false, false, "", "plain HTTP on 0.0.0.0:3000"},
+		"the world over TLS":        {world, local, false, true, "", ""},
+		"admin for the world":       {local, world, false, true, "", "admin listener 0.0.0.0:3000 can be reached"},
+		"dev on this machine":       {local, unix, true, false, "", ""},
+		"dev for the world":         {world, local, true, true, "0.0.0.0:3000 is not on a loopback address", ""},
+		"admin of dev for everyone": {local, world, true, false, "0.0.0.0:3000 is not on a loopback address", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines strings.Builder
+			a := &App{cfg: Config{Dev: tt.dev}, log: slog.New(slog.NewTextHandler(&lines, nil))}
+			if tt.secure {
+				a.cert = &certificate{}
+			}
+			err := a.judge([]net.Listener{tt.public}, []net.Listener{tt.admin})
+			if (err != nil) != (tt.refused != "") || err != nil && !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("error %v, want %q", err, tt.refused)
+			}
+			if got := lines.String(); (got != "") != (tt.warning != "") || !strings.Contains(got, tt.warning) {
+				t.Errorf("log %q, want %q", got, tt.warning)
+			}
+		})
 	}
 }
 

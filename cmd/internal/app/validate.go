@@ -24,7 +24,7 @@ func (c *Config) Validate() (warnings []string, err error) {
 	if c.Subscriptions {
 		refuse("--subscriptions: active subscriptions are not available yet")
 	}
-	c.validateListening(refuse, warn)
+	c.validateListening(refuse)
 	c.validateRoles(refuse, warn)
 	c.validateBrowsers(refuse, warn)
 	if c.WriteTimeout == 0 {
@@ -53,7 +53,8 @@ func (c *Config) Validate() (warnings []string, err error) {
 
 type report func(format string, args ...any)
 
-func (c *Config) validateListening(refuse, warn report) {
+// validateListening judges the addresses as they are written; App.judge, which sees the sockets, has the warnings.
+func (c *Config) validateListening(refuse report) {
 	local, err := loopback(c.Listen)
 	if err != nil {
 		refuse("--listen: %q: %w", c.Listen, err)
@@ -65,24 +66,20 @@ func (c *Config) validateListening(refuse, warn report) {
 			refuse("--admin-listen systemd: not a form of its own: name the socket with FileDescriptorName=%s in its unit and leave --admin-listen at its default", adminSocket)
 		case err != nil:
 			refuse("--admin-listen: %q: %w", c.AdminListen, err)
-		case !adminLocal:
-			warn("--admin-listen %s can be reached from other machines; profiles and metrics tell a lot about a hub", c.AdminListen)
+		case c.Dev && !adminLocal:
+			refuse("--dev: --admin-listen %s is not a loopback address; --dev stays on this machine", c.AdminListen)
 		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		refuse("--tls-cert and --tls-key go together, only one is given")
 	}
-	switch {
-	case err != nil:
-	case c.Dev && !local:
+	if err == nil && c.Dev && !local {
 		refuse("--dev: --listen %s is not a loopback address; --dev lets everybody who can connect read along, so it stays on this machine", c.Listen)
-	case !local && c.TLSCert == "":
-		warn("plain HTTP on %s: tokens can be read on the way unless a proxy in front ends TLS", c.Listen)
 	}
 }
 
 // loopback reports whether only this machine can connect to address. Sockets handed over by another
-// process count as such: who opened them has decided.
+// process count as such here: they are judged once they are taken.
 func loopback(address string) (bool, error) {
 	kind, rest, err := splitAddress(address)
 	if err != nil || kind != kindTCP {
