@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	neturl "net/url"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -54,6 +56,24 @@ func (f *hubFlags) read() (url, token string, err error) {
 	if url == "" {
 		return "", "", &usageError{errors.New("which hub? give --hub or set CINNABAR_HUB")}
 	}
+	if err := checkURL(url); err != nil {
+		return "", "", err
+	}
 	token, err = f.token.read()
 	return url, token, err
+}
+
+// checkURL tells a slip of the pen from a hub that cannot be reached.
+func checkURL(hub string) error {
+	u, err := neturl.Parse(hub)
+	if e, ok := errors.AsType[*neturl.Error](err); ok {
+		err = e.Err // without the URL, which may hold a password
+	}
+	switch {
+	case err != nil:
+		return &usageError{fmt.Errorf("the hub's URL cannot be read: %w", err)}
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return &usageError{fmt.Errorf("the hub's URL is %q: it must be like http://127.0.0.1:3000/.well-known/mercure", u.Redacted())}
+	}
+	return nil
 }

@@ -41,6 +41,9 @@ are skipped unless the flags below say that it was. Ends with 1 if a case failed
 	f.BoolVarP(&verbose, "verbose", "v", false, "also print the cases that hold")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		target.URL = args[0]
+		if err := checkURL(target.URL); err != nil {
+			return err
+		}
 		if target.PublisherKey, err = publisher.read(); err != nil {
 			return err
 		}

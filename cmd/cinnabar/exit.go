@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +53,15 @@ func exitCode(err error) int {
 		}
 	}
 	return exitFailure
+}
+
+// needsCommand is what a command does that only groups others.
+func needsCommand(cmd *cobra.Command, _ []string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return &usageError{fmt.Errorf("%s needs one of its commands: %s\nSee %[1]s --help", cmd.CommandPath(), strings.Join(names, ", "))}
 }
 
 // wrapArgs makes every complaint about arguments a usageError, on cmd and all below it.

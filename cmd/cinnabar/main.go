@@ -43,6 +43,12 @@ Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; 
 		return &usageError{fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newServe(), newPublish(), newSubscribe(), newToken(), newConformance(), newConfig(), newVersion())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if !c.Runnable() { // cobra's completion: it would print its help, and end well, whatever it is given
+			c.RunE = needsCommand
+		}
+	}
 	wrapArgs(root)
 	return root
 }

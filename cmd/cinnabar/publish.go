@@ -51,6 +51,9 @@ func newPublish() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !spec.ValidText(id) { // it would do to a terminal whatever it likes
+			return fmt.Errorf("the hub took the update, but answers with something that is no id: %.80q", id)
+		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), id)
 		return err
 	}

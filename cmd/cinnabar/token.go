@@ -15,7 +15,7 @@ func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make and explain tokens",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:  needsCommand,
 	}
 	cmd.AddCommand(newTokenMint(), newTokenInspect())
 	return cmd
