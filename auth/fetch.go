@@ -40,15 +40,33 @@ func loader(u *url.URL, o JWKSOptions) (func(context.Context) ([]byte, error), e
 			return nil, err
 		}
 		return func(context.Context) ([]byte, error) {
-			f, err := os.Open(name) //nolint:gosec // the operator names the file
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = f.Close() }()
-			return readAll(f, limit)
+			return readFile(name, limit)
 		}, nil
 	}
 	return nil, errors.New("want an https:// or file:// URL")
+}
+
+// whereabouts is u for logs and errors: without user, password, query and fragment, any of which may be a credential.
+func whereabouts(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+// readFile reads a regular file. Opening anything else may block for ever, as a FIFO that nobody writes to does,
+// and holds no set that could be read again.
+func readFile(name string, limit int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(name) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return readAll(f, limit)
 }
 
 // fileName is the path of a file URL.

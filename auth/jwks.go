@@ -34,7 +34,7 @@ type JWKSOptions struct {
 // Source: RFC 7517; SEC-08, SEC-09.
 type JWKS struct {
 	// static after construction
-	where      string // for logs, without credentials
+	where      string // for logs and errors, without what may be a credential
 	algorithms []string
 	warnings   []string
 	load       func(context.Context) ([]byte, error)
@@ -69,9 +69,9 @@ func NewJWKS(ctx context.Context, rawURL string, o JWKSOptions) (*JWKS, error) {
 	}
 	load, err := loader(u, o)
 	if err != nil {
-		return nil, fmt.Errorf("auth: key set %s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("auth: key set %s: %w", whereabouts(u), err)
 	}
-	j := newSet(o, u.Redacted(), load)
+	j := newSet(o, whereabouts(u), load)
 	if j.algorithms, j.warnings, err = setAlgorithms(o.Algorithms); err != nil {
 		return nil, fmt.Errorf("auth: key set %s: %w", j.where, err)
 	}

@@ -283,7 +283,11 @@ func TestFetchingIsGuarded(t *testing.T) {
 		"no host":                   {"https:///set", options, "want an https:// or file:// URL"},
 		"not a URL":                 {"https://%zz", options, "cannot be parsed"},
 		"file on a host":            {"file://server/set.json", options, "file:///path"},
-		"password":                  {strings.Replace(server.URL, "https://", "https://user:hunter2@", 1) + "/x", options, "404"},
+		"password":                  {strings.Replace(server.URL, "https://", "https://user:hunter2@", 1) + "/x", options, "/x: the answer is 404"},
+		"token as user":             {strings.Replace(server.URL, "https://", "https://hunter2@", 1) + "/x", options, "/x: the answer is 404"},
+		"token in the query":        {server.URL + "/x?key=hunter2#hunter2", options, "/x: the answer is 404"},
+		"token in a refused URL":    {"http:hunter2@server?key=hunter2", options, "want an https:// or file:// URL"},
+		"directory":                 {fileURL(t.TempDir()), options, "not a regular file"},
 		"unknown algorithm":         {server.URL + "/set", auth.JWKSOptions{Algorithms: []string{"none"}}, "unsigned"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,7 +302,7 @@ func TestFetchingIsGuarded(t *testing.T) {
 			case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)):
 				t.Errorf("got %v, want a reason with %q", err, c.refused)
 			case err != nil && strings.Contains(err.Error(), "hunter2"):
-				t.Errorf("the error shows the password: %v", err)
+				t.Errorf("the error shows the secret: %v", err)
 			}
 		})
 	}
