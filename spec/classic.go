@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
@@ -139,21 +140,20 @@ func claimSelectors(object map[string]json.RawMessage, member string, l Limits) 
 	return selectors, nil
 }
 
-// hasMercureDetail reports whether raw is an array with a Mercure entry; entries of any other shape or
-// type are none of our business (D08-08).
+// hasMercureDetail reports whether raw is an array with a Mercure entry, or such an entry by itself, which is malformed
+// but means the same; entries of any other shape or type are none of our business (D08-08).
 func hasMercureDetail(raw json.RawMessage) bool {
 	var entries []json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &entries) != nil {
-		return false
+		return isMercureDetail(raw)
 	}
-	for _, e := range entries {
-		var object map[string]json.RawMessage
-		var kind string
-		if json.Unmarshal(e, &object) == nil && json.Unmarshal(object["type"], &kind) == nil && kind == AuthorizationDetailType {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, isMercureDetail)
+}
+
+func isMercureDetail(raw json.RawMessage) bool {
+	var object map[string]json.RawMessage
+	var kind string
+	return json.Unmarshal(raw, &object) == nil && json.Unmarshal(object["type"], &kind) == nil && kind == AuthorizationDetailType
 }
 
 // absent reports whether a member is missing or null, which grants nothing.

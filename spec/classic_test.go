@@ -88,6 +88,8 @@ func TestClassicClaims(t *testing.T) {
 		{"foreign details", `{"mercure":{},"authorization_details":[{"type":"x"},7,"y",{"type":3},{"Type":"` + AuthorizationDetailType + `"}]}`, 200, Claims{}},
 		{"details of another shape", `{"authorization_details":"x"}`, 200, Claims{}},
 		{"a Mercure detail", `{"mercure":{"publish":["*"]},"authorization_details":[{"type":"x"},` + detail + `]}`, 401, Claims{}},
+		{"a Mercure detail that is not in an array", `{"mercure":{"publish":["*"]},"authorization_details":` + detail + `}`, 401, Claims{}},
+		{"a foreign detail that is not in an array", `{"mercure":{},"authorization_details":{"type":"x"}}`, 200, Claims{}},
 		{"a string of selectors", `{"mercure":{"subscribe":"*"}}`, 401, Claims{}},
 		{"an object of selectors", `{"mercure":{"publish":{"0":"*"}}}`, 401, Claims{}},
 		{"a number among selectors", `{"mercure":{"publish":["a",7]}}`, 401, Claims{}},
