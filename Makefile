@@ -42,6 +42,7 @@ vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
+	go mod tidy -diff
 
 .PHONY: lint
 lint: $(LINTER) ## golangci-lint, and proof that its import rules fire
