@@ -62,6 +62,18 @@ shows() { # EXPECTED OUTPUT
   done <"$1"
 }
 
+# printed waits until FILE has a line that matches PATTERN.
+printed() { # FILE PATTERN
+  local i
+  for ((i = 0; i < 300; i++)); do
+    if grep -qs -- "$2" "$1"; then return 0; fi
+    sleep 0.1
+  done
+  echo "nothing like $2 was printed:" >&2
+  cat "$1" >&2
+  return 1
+}
+
 ran=0
 hub=
 for block in "$blocks"/*; do
@@ -77,10 +89,14 @@ for block in "$blocks"/*; do
       group "$scratch/serve.log" "$text"
       hub=$!
       wait_for "http://127.0.0.1:$admin/readyz" "$hub"
+      printed "$scratch/serve.log" 'data=Hello' # the last line of the banner
       TOKEN=$(grep -oE 'eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+' "$scratch/serve.log" | head -n 1)
       export TOKEN
       ;;
-    'run stream') group "$scratch/stream.log" "$text" ;;
+    'run stream')
+      group "$scratch/stream.log" "$text"
+      printed "$scratch/stream.log" '^:' # it is open: a person would not be quicker
+      ;;
     'run once') timeout 60 bash -euo pipefail -c "$text" >"$scratch/once.log" 2>"$scratch/once.err.log" ;;
     'shows '*)
       printf '%s\n' "$text" >"$scratch/expected"
