@@ -138,13 +138,26 @@ func FuzzExpansionsMatch(f *testing.F) {
 			}
 		}
 		topic := expand(parsed, values)
-		if !m.Match(topic) {
+		if !m.Match(topic) && !gaveUp(m, topic) {
 			t.Fatalf("%q does not match %q, its expansion with %v", pattern, topic, values)
 		}
 		if prefix, exact := m.Prefix(); !strings.HasPrefix(topic, prefix) || exact && topic != prefix {
 			t.Fatalf("%q expands to %q but claims prefix %q, exact %v", pattern, topic, prefix, exact)
 		}
 	})
+}
+
+// gaveUp reports whether m did not finish its search for tied variables, which counts as no match (MAT-12).
+func gaveUp(m Matcher, topic string) bool {
+	tm, ok := m.(*templateMatcher)
+	if !ok || tm.slots == 0 {
+		return false
+	}
+	s := tm.newSearch(topic[len(tm.prefix):len(topic)-len(tm.suffix)], nil)
+	if !s.linear() {
+		return false
+	}
+	return !s.tied(tm.slots) && s.work > maxWork
 }
 
 func randomValue(r *rand.Rand, text bool) assigned {

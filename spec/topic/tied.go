@@ -7,7 +7,7 @@ import (
 
 // maxWork bounds the search for the values of variables that occur twice: a few times what a topic and a
 // template of usual size need, and some tens of microseconds. A search that is given up is no match (MAT-12).
-const maxWork = 1 << 13
+const maxWork = 1 << 14
 
 // solveWork is what one level of the search costs besides the words of its sets.
 const solveWork = 16
