@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
+	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // lateness is what a busy machine is forgiven when an end is observed from another goroutine.
@@ -214,5 +216,35 @@ func TestClockJumps(t *testing.T) {
 	n.o.Heartbeat = time.Second
 	if !monotonic(s.nextDue()) || !monotonic(s.cut(time.Now())) {
 		t.Error("a time-out follows the wall clock")
+	}
+}
+
+// memorySink keeps what it is sent.
+type memorySink struct{ got []byte }
+
+func (k *memorySink) send(b []byte, _ int) error { k.got = append(k.got, b...); return nil }
+func (*memorySink) chunked() bool                { return false }
+func (*memorySink) batch() int                   { return batchBytes }
+func (*memorySink) close([]byte)                 {}
+func (*memorySink) abort()                       {}
+
+// What waits in the queue when a token expires is not for its holder any more; a node that shuts down still
+// hands out what it has.
+//
+// Covers: SUB-33, SUB-38, SEC-04.
+func TestWhatWaitsAtTheEnd(t *testing.T) {
+	for why, delivered := range map[endReason]bool{endExpired: false, endLifetime: false, endDrain: true} {
+		t.Run(why.String(), func(t *testing.T) {
+			k := &memorySink{}
+			s := &subscriber{hub: newNode(t, nil).Hub, grant: &auth.Grant{}, sink: k, wake: make(chan struct{}, 1)}
+			s.offer(newFrame(transport.Entry{Pos: 1, Update: &spec.Update{Topics: []string{"a"}, ID: "e1", Data: "x"}}, ""))
+			s.end(why)
+			if got, lagged := s.live(t.Context(), newWriter(s)); got != why || lagged {
+				t.Errorf("ended as %v, lagged %v", got, lagged)
+			}
+			if got := len(k.got) > 0; got != delivered {
+				t.Errorf("delivered %q", k.got)
+			}
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 func TestPrefixIsALiteralStartOfEveryMatch(t *testing.T) {
@@ -162,33 +161,47 @@ func testWork(t *testing.T, pattern, topic string) {
 	}
 }
 
-// TestLongLiteralsAreComparedAsAWhole takes the same comparisons byte by byte as its measure.
-func TestLongLiteralsAreComparedAsAWhole(t *testing.T) {
-	const size, literal = 2048, 1000
-	text := strings.Repeat("a", literal)
-	m, topic := compileTest(t, "{x}"+text+"{y}"+text+"!{z}"), strings.Repeat("a", size)
-	fastest := func(f func()) time.Duration {
-		best := time.Hour
-		for range 10 {
-			start := time.Now()
-			f()
-			best = min(best, time.Since(start))
-		}
-		return best
+// longLiterals is a template whose literals nearly match at every place of its topic.
+func longLiterals(tb testing.TB) (m Matcher, text, topic string) {
+	tb.Helper()
+	text = strings.Repeat("a", 1000)
+	return compileTest(tb, "{x}"+text+"{y}"+text+"!{z}"), text, strings.Repeat("a", 2048)
+}
+
+// Covers: MAT-06, SEC-07.
+func TestLongLiteralsAreBounded(t *testing.T) {
+	m, text, topic := longLiterals(t)
+	s := m.(*templateMatcher).newSearch(topic, nil)
+	if s.linear() {
+		t.Error("matches without its exclamation mark")
 	}
-	ends := 0
-	naive := fastest(func() {
-		for p := range size - literal {
-			i := 0
-			for i < literal && topic[p+i] == text[i] {
-				i++
-			}
-			ends += i
+	// Either literal is tried at every place at most, and compared as a whole there.
+	if limit := 2*(len(topic)+1)*comparing(len(text)+1) + len(topic); s.work > limit {
+		t.Errorf("%d places looked at, want at most %d", s.work, limit)
+	}
+	if !m.Match("b" + text + text + "!") {
+		t.Error("does not match its expansion")
+	}
+}
+
+// BenchmarkLongLiterals compares literals as a whole; the baseline compares one of them byte by byte.
+func BenchmarkLongLiterals(b *testing.B) {
+	m, text, topic := longLiterals(b)
+	b.Run("by=ours", func(b *testing.B) {
+		for b.Loop() {
+			m.Match(topic)
 		}
 	})
-	if matching := fastest(func() { m.Match(topic) }); matching > naive/2 {
-		t.Errorf("takes %s, byte by byte one of its literals takes %s (%d)", matching, naive, ends)
-	}
+	b.Run("by=byte", func(b *testing.B) {
+		for b.Loop() {
+			for p := range len(topic) - len(text) {
+				i := 0
+				for i < len(text) && topic[p+i] == text[i] {
+					i++
+				}
+			}
+		}
+	})
 }
 
 type heavy struct {
