@@ -190,7 +190,7 @@ func (h *Hub) Ready(ctx context.Context) error {
 	if h.following() == nil {
 		return errors.New("not following the log yet")
 	}
-	if _, err := h.o.Transport.Span(ctx); err != nil {
+	if err := h.o.Transport.Ready(ctx); err != nil {
 		return fmt.Errorf("transport: %w", err)
 	}
 	return nil

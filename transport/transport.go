@@ -61,8 +61,11 @@ type Transport interface {
 	// It returns ErrUnknown if the id was never seen, and ErrTrimmed if it, and anything after it, has left
 	// the log. An id whose update is gone but after which nothing was lost (REC-12) is located.
 	Locate(ctx context.Context, eventID string) (Position, error)
-	// Span returns what is retained. It is also the health probe: ErrUnavailable means not ready.
+	// Span returns what is retained, as far as it can be read: a log that takes no appends for now still has one.
 	Span(ctx context.Context) (Span, error)
+	// Ready is the health probe: nil when the log takes appends and its follower keeps up, else why not
+	// (ErrUnavailable, ErrFull, ErrClosed). It is cheap and may be asked at any time.
+	Ready(ctx context.Context) error
 	// Stats returns counters for scraping; it does no I/O.
 	Stats() Stats
 	// Close waits for pending appends (until ctx ends), stops the follower and releases everything.
@@ -90,4 +93,14 @@ type Stats struct {
 	WindowMisses  uint64        // scans that had to read the store
 	RetainedBytes uint64        // gauge
 	Retained      uint64        // gauge: entries retained
+
+	// Of a follower that hears only what its node is interested in; zero elsewhere.
+	Follower    string            // gauge: "all", "interest"; empty before Follow
+	Filters     int               // gauge: subjects subscribed
+	BusMessages uint64            // messages that the bus brought to the follower, copies included
+	BusBytes    uint64            // of these
+	Suspected   map[string]uint64 // times the follower had to make sure that nothing was lost, by reason
+	Reread      uint64            // entries handed out from the store because the bus had not brought them
+	Late        uint64            // of these, handed out after a higher position
+	Lost        uint64            // entries that left the log before they could be followed
 }

@@ -167,13 +167,21 @@ func (l *Log) Close(ctx context.Context) error {
 	return errors.Join(pending, l.closedErr)
 }
 
-// Span returns what is retained; see transport.Transport. It asks the server, unless it has done so within
-// the last quarter of a second and nothing was appended since. A store that cannot be written for want of
-// space can still be read: it is not ErrUnavailable.
-func (l *Log) Span(ctx context.Context) (transport.Span, error) {
+// Ready says whether the log takes appends and its follower keeps up; see transport.Transport. A store that only
+// lacks space is ready: it is read, and publishers are told.
+func (l *Log) Ready(context.Context) error {
 	if err, _ := l.health.get(); err != nil && !errors.Is(err, transport.ErrFull) {
-		return transport.Span{}, fmt.Errorf("jetstream: span: %w", l.orClosed(err))
+		return fmt.Errorf("jetstream: not ready: %w", l.orClosed(err))
 	}
+	if l.isClosed() {
+		return transport.ErrClosed
+	}
+	return nil
+}
+
+// Span returns what is retained; see transport.Transport. It asks the server, unless it has done so within
+// the last quarter of a second and nothing was appended since.
+func (l *Log) Span(ctx context.Context) (transport.Span, error) {
 	x, err := l.extent(ctx)
 	if err != nil {
 		return transport.Span{}, fmt.Errorf("jetstream: span: %w", err)

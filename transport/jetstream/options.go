@@ -9,8 +9,16 @@ import (
 	"time"
 )
 
-// Options configures a log. Dir is required; the zero value of everything else is usable.
+// Options configures a log. Where it is kept is one of three modes: a server of its own on Dir (standalone),
+// a server on Dir that is one of an embedded Cluster, or Servers that are already there. Dir is required
+// unless Servers is given; the zero value of everything else is usable.
 type Options struct {
+	Servers  *Servers // NATS servers that are there already; nil = a server in this process
+	Cluster  *Cluster // the server in this process is one of several; nil = it is alone
+	Node     string   // this node's name, different on each: letters, digits, _ and -; empty = made from host name and process
+	Replicas int      // copies of the log, 1, 3 or 5; 0 = 3 if there are so many servers with JetStream, else 1
+	Follow   Mode     // empty = FollowAuto
+
 	Dir          string        // data directory, made if it is missing; one process at a time
 	SyncAlways   bool          // every update is synced to the disk before it is acknowledged
 	SyncInterval time.Duration // else the disk is synced this often; 0 = 1s. Only a power cut can lose the tail
@@ -29,6 +37,38 @@ type Options struct {
 	HubURL *url.URL     // the hub's own URL; topics below it share one subject. nil = no topic is below it
 	Prefix string       // of stream and subject names: letters, digits, _ and -; empty = "cinnabar"
 	Logger *slog.Logger // nil = discard
+}
+
+// Mode says what the follower hears.
+type Mode string
+
+// Modes of the follower.
+const (
+	FollowAuto     Mode = "auto"     // all when the node is alone, else interest
+	FollowAll      Mode = "all"      // every update, whether the node has subscribers for it or not
+	FollowInterest Mode = "interest" // what the node's subscribers may select
+)
+
+// Servers says how to reach NATS servers with JetStream.
+type Servers struct {
+	URLs     []string // nats://host:port or tls://host:port
+	Creds    string   // file of credentials (JWT and seed); empty = none
+	User     string   // with Password; empty = none
+	Password string
+	Token    string // empty = none
+	TLSCA    string // PEM file of certificate authorities; empty = the system's
+	TLSCert  string // PEM file of a client certificate, with TLSKey; empty = none
+	TLSKey   string
+}
+
+// Cluster says how the server in this process finds the others. Name the node with Options.Node.
+type Cluster struct {
+	Listen  string   // host:port where the other nodes connect
+	Peers   []string // host:port of every node; this one's own may be among them, and the list may be the same on all nodes
+	Secret  string   // that all nodes share
+	TLSCert string   // PEM files for mutual TLS between the nodes; all three or none
+	TLSKey  string
+	TLSCA   string
 }
 
 const (

@@ -192,6 +192,16 @@ func (l *Log) awaitRoom(ctx context.Context, size int64) error {
 	}
 }
 
+// Ready fails once the log is closed; see transport.Transport.
+func (l *Log) Ready(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isClosed {
+		return fmt.Errorf("memory: not ready: %w", transport.ErrClosed)
+	}
+	return nil
+}
+
 // Span returns what is retained; see transport.Transport.
 func (l *Log) Span(context.Context) (transport.Span, error) {
 	l.mu.Lock()

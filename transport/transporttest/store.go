@@ -3,6 +3,7 @@ package transporttest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -137,7 +138,7 @@ func testEmpty(t *testing.T, impl Implementation) {
 		t.Errorf("scan yields %d entries, %v", len(got), err)
 	}
 	wantLocateError(t, tr, "urn:uuid:f81d4fae-7dec-41d0-a765-00a0c91e6bf6", transport.ErrUnknown)
-	if st := tr.Stats(); st != (transport.Stats{}) {
+	if st := tr.Stats(); !reflect.DeepEqual(st, transport.Stats{}) {
 		t.Errorf("stats are %+v", st)
 	}
 }
