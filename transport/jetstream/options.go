@@ -18,6 +18,9 @@ type Options struct {
 	Node     string   // this node's name, different on each: letters, digits, _ and -; empty = made from host name and process
 	Replicas int      // copies of the log, 1, 3 or 5; 0 = 3 if there are so many servers with JetStream, else 1
 	Follow   Mode     // empty = FollowAuto
+	// MaxFilters is how many subjects a follower of what is of interest subscribes to, before it takes wider ones
+	// for those of a whole origin; 0 = 20,000 (some 50 MB of memory over the whole cluster).
+	MaxFilters int
 
 	Dir          string        // data directory, made if it is missing; one process at a time
 	SyncAlways   bool          // every update is synced to the disk before it is acknowledged
@@ -75,6 +78,7 @@ const (
 	defaultPrefix         = "cinnabar"
 	defaultPublishTimeout = 10 * time.Second
 	defaultMaxUpdateBytes = 1 << 20
+	defaultMaxFilters     = 20_000
 	maxMaxUpdateBytes     = 30 << 20 // twice of it is what nats-server takes at most
 	defaultWindowBytes    = 64 << 20
 	defaultMaxIDs         = 250_000
@@ -92,7 +96,7 @@ func (o Options) withDefaults() (Options, error) {
 	for name, v := range map[string]int64{
 		"SyncInterval": int64(o.SyncInterval), "MaxMessages": o.MaxMessages, "MaxBytes": o.MaxBytes, "MaxAge": int64(o.MaxAge),
 		"MinFree": o.MinFree, "PublishTimeout": int64(o.PublishTimeout), "MaxUpdateBytes": o.MaxUpdateBytes,
-		"WindowBytes": o.WindowBytes, "MaxIDs": o.MaxIDs,
+		"WindowBytes": o.WindowBytes, "MaxIDs": o.MaxIDs, "MaxFilters": int64(o.MaxFilters),
 	} {
 		if v < 0 {
 			return o, fmt.Errorf("jetstream: %s is negative", name)
@@ -111,6 +115,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.PublishTimeout = orElse(o.PublishTimeout, defaultPublishTimeout)
 	o.MaxUpdateBytes = orElse(o.MaxUpdateBytes, defaultMaxUpdateBytes)
 	o.WindowBytes = orElse(o.WindowBytes, defaultWindowBytes)
+	o.MaxFilters = orElse(o.MaxFilters, defaultMaxFilters)
 	o.MaxIDs = orElse(o.MaxIDs, defaultMaxIDs)
 	o.Prefix = orElse(o.Prefix, defaultPrefix)
 	o.Logger = orElse(o.Logger, slog.New(slog.DiscardHandler))

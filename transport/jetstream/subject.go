@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/url"
+	"slices"
 	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -17,7 +18,7 @@ import (
 //	<prefix>.u.t.-.<hash>                                          one topic in any other form
 //	<prefix>.u.m.<scheme>.<host>                                   several topics of one origin
 //	<prefix>.u.m.-.-                                               several topics of several origins
-//	<prefix>.u.s                                                   topics below the hub's own path
+//	<prefix>.u.s                                                   topics that begin with the hub's own path
 //
 // The hash is of the raw topic and always there, so that a subject belongs to one topic. It also keeps what
 // is not in the path: query and fragment. All is bounded, about 320 bytes: a subject longer than the
@@ -34,9 +35,9 @@ const (
 type subjects struct {
 	updates string // <prefix>.u.
 	ids     string // <prefix>.ids.
-	hub     string // the hub's URL, "" for none
-	hubPath string // the path below which topics are the hub's own
 	known   *lru.Cache[string, string]
+
+	ownPrefixes []string // a topic that begins with one of these is the hub's own; none without a hub URL
 }
 
 const knownSubjects = 4096
@@ -49,7 +50,8 @@ func newSubjects(prefix string, hub *url.URL) subjects {
 	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids.", known: known}
 	if hub != nil {
 		if u, err := whatwg.Parse(hub.String()); err == nil {
-			s.hub, s.hubPath = u.Href(true), strings.TrimSuffix(u.Pathname(), "/")+"/"
+			below := strings.TrimSuffix(u.Pathname(), "/") + "/"
+			s.ownPrefixes = []string{below, u.Scheme() + "://" + u.Host() + below}
 		}
 	}
 	return s
@@ -106,13 +108,10 @@ func (s subjects) single(topic string) string {
 	return b.String()
 }
 
-// own reports whether topic lies below the hub's own path, where only the hub publishes.
+// own reports whether topic lies below the hub's own path, where only the hub publishes, in the form in which
+// it does. A topic that only resolves to that place is somebody else's, and stands among all others.
 func (s subjects) own(topic string) bool {
-	if s.hub == "" || strings.Count(topic, "@") > maxAts {
-		return false
-	}
-	u, err := whatwg.ParseRef(s.hub, topic)
-	return err == nil && strings.HasPrefix(u.Pathname(), s.hubPath)
+	return slices.ContainsFunc(s.ownPrefixes, func(p string) bool { return strings.HasPrefix(topic, p) })
 }
 
 // id returns the subject of a publisher's event id in the id index.

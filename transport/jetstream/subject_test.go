@@ -43,7 +43,8 @@ func TestSubjectOfTopics(t *testing.T) {
 		{[]string{"https://example.com/a", "b"}, "p.u.m.-.-"},
 		{[]string{"https://hub.example/.well-known/mercure/subscriptions/a"}, "p.u.s"},
 		{[]string{"/.well-known/mercure/subscriptions/a"}, "p.u.s"},
-		{[]string{"/.well-known/x/../mercure/subscriptions/a"}, "p.u.s"},
+		{[]string{"/.well-known/x/../mercure/subscriptions/a"}, "p.u.t.-.#"}, // not the form in which the hub publishes
+		{[]string{"https://hub.example:443/.well-known/mercure/a"}, "p.u.t.-.#"},
 		{[]string{"https://hub.example/.well-known/mercure"}, "p.u.t.https.hub=2Eexample.=2Ewell-known.mercure.#"},
 		{[]string{"https://hub.example/.well-known/mercurex/y"}, "p.u.t.https.hub=2Eexample.=2Ewell-known.mercurex.y.#"},
 	} {
