@@ -31,8 +31,8 @@ func (l *laggingLog) Follow(ctx context.Context, fn func(transport.Entry)) (tran
 // atStart answers for a follower that has handed out nothing yet.
 type atStart struct{ transport.Interest }
 
-func (atStart) Add(context.Context, topic.Selector) (transport.Position, error) { return 0, nil }
-func (atStart) Remove(topic.Selector)                                           {}
+func (atStart) Add(context.Context, ...topic.Selector) (transport.Position, error) { return 0, nil }
+func (atStart) Remove(...topic.Selector)                                           {}
 
 // A client may come from another node, with a position that this node's follower has not reached: what it has
 // had must not come again. And what was acknowledged before a client without a cursor came is not for it.

@@ -50,17 +50,22 @@ type faultyInterest struct {
 	log *faultyLog
 }
 
-func (i faultyInterest) Add(ctx context.Context, s topic.Selector) (transport.Position, error) {
-	if i.log.onAdd != nil {
-		if err := i.log.onAdd(s); err != nil {
-			return 0, err
+func (i faultyInterest) Add(ctx context.Context, selectors ...topic.Selector) (transport.Position, error) {
+	for _, s := range selectors {
+		if i.log.onAdd != nil {
+			if err := i.log.onAdd(s); err != nil {
+				return 0, err
+			}
 		}
 	}
-	i.log.interest.Add(1)
-	return i.Interest.Add(ctx, s)
+	from, err := i.Interest.Add(ctx, selectors...)
+	if err == nil {
+		i.log.interest.Add(int64(len(selectors)))
+	}
+	return from, err
 }
 
-func (i faultyInterest) Remove(s topic.Selector) {
-	i.log.interest.Add(-1)
-	i.Interest.Remove(s)
+func (i faultyInterest) Remove(selectors ...topic.Selector) {
+	i.log.interest.Add(-int64(len(selectors)))
+	i.Interest.Remove(selectors...)
 }

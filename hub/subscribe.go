@@ -165,32 +165,24 @@ func (h *Hub) enter(request context.Context) (context.Context, func(), error) {
 	return ctx, func() { unlink(); cancel(); h.streams.Done() }, nil
 }
 
-// addInterest tells the transport what s wants; the answer is the position from which it will come.
+// interestPatience is how long a stream waits for the transport to take note of its selectors.
+const interestPatience = 5 * time.Second
+
+// addInterest tells the transport what a stream wants; the answer is the position from which it will come.
 func (h *Hub) addInterest(ctx context.Context, selectors []topic.Selector) (transport.Position, error) {
 	in := h.following()
 	if in == nil {
 		return 0, notReady()
 	}
-	var from transport.Position
-	for i, sel := range selectors {
-		f, err := in.Add(ctx, sel)
-		if err != nil {
-			for _, done := range selectors[:i] {
-				in.Remove(done)
-			}
-			return 0, err
-		}
-		from = max(from, f)
-	}
-	return from, nil
+	ctx, cancel := context.WithTimeout(ctx, interestPatience)
+	defer cancel()
+	return in.Add(ctx, selectors...)
 }
 
 // removeInterest undoes addInterest.
 func (h *Hub) removeInterest(selectors []topic.Selector) {
 	if in := h.following(); in != nil {
-		for _, sel := range selectors {
-			in.Remove(sel)
-		}
+		in.Remove(selectors...)
 	}
 }
 

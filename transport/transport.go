@@ -75,11 +75,13 @@ type Transport interface {
 
 // Interest is how a node says which selectors have local subscribers. Safe for concurrent use.
 type Interest interface {
-	// Add returns the position after which every entry that s selects is sure to reach the follower.
-	// Calls are counted: the same selector may be added many times.
-	Add(ctx context.Context, s topic.Selector) (from Position, err error)
-	// Remove undoes one Add. Its effect may be delayed by a second or more.
-	Remove(s topic.Selector)
+	// Add returns the position after which every entry that any of the selectors selects is sure to reach the
+	// follower; what is at or before it, Scan can read. Calls are counted, one for each selector given: the
+	// same one may be added many times. All are added or, with an error, none. Whoever follows with
+	// more than one selector gives them in one call, which costs no more than one.
+	Add(ctx context.Context, selectors ...topic.Selector) (from Position, err error)
+	// Remove undoes one Add of each of the selectors. Its effect may be delayed by a second or more.
+	Remove(selectors ...topic.Selector)
 }
 
 // Stats are counters since the transport was opened, and gauges where said.

@@ -346,7 +346,7 @@ func (f *follower) wait(ctx context.Context) error {
 type interest struct{ log *Log }
 
 // Add returns the position the follower has reached; see transport.Interest.
-func (i interest) Add(context.Context, topic.Selector) (transport.Position, error) {
+func (i interest) Add(context.Context, ...topic.Selector) (transport.Position, error) {
 	if i.log.isClosed() {
 		return 0, fmt.Errorf("jetstream: add interest: %w", transport.ErrClosed)
 	}
@@ -354,4 +354,4 @@ func (i interest) Add(context.Context, topic.Selector) (transport.Position, erro
 }
 
 // Remove does nothing; see transport.Interest.
-func (i interest) Remove(topic.Selector) {}
+func (i interest) Remove(...topic.Selector) {}

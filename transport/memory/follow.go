@@ -84,7 +84,7 @@ func (l *Log) done() bool {
 type interest struct{ log *Log }
 
 // Add returns the position the follower has reached; see transport.Interest.
-func (i interest) Add(context.Context, topic.Selector) (transport.Position, error) {
+func (i interest) Add(context.Context, ...topic.Selector) (transport.Position, error) {
 	if i.log.done() {
 		return 0, fmt.Errorf("memory: add interest: %w", transport.ErrClosed)
 	}
@@ -92,4 +92,4 @@ func (i interest) Add(context.Context, topic.Selector) (transport.Position, erro
 }
 
 // Remove does nothing; see transport.Interest.
-func (i interest) Remove(topic.Selector) {}
+func (i interest) Remove(...topic.Selector) {}
