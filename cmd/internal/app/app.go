@@ -37,6 +37,7 @@ type App struct {
 	log        *slog.Logger
 	publisher  role
 	subscriber role
+	proofs     proofs
 	registry   *prometheus.Registry
 	auth       *auth.JWT
 	cert       *certificate // nil = plain HTTP
@@ -60,8 +61,14 @@ func New(cfg Config, log *slog.Logger) (*App, error) {
 	warnings, err := a.cfg.Validate()
 	a.publisher, a.subscriber = a.cfg.roles()
 	p, s, keyErr := startKeys(&a.publisher, &a.subscriber)
-	if err := errors.Join(err, keyErr); err != nil {
+	var proofErr error
+	a.proofs, proofErr = a.cfg.readProofs()
+	if err := errors.Join(err, keyErr, proofErr); err != nil {
 		return nil, err
+	}
+	if cfg.clustered() && cfg.NodeName != "" {
+		a.log = log.With("node", cfg.NodeName)
+		a.life.log, log = a.log, a.log
 	}
 	if cfg.TLSCert != "" {
 		if a.cert, err = newCertificate(cfg.TLSCert, cfg.TLSKey, log); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/transport/jetstream"
 )
 
 // Config is everything `serve` can be told. Default gives the defaults, Bind makes the flags, and the
@@ -73,6 +74,27 @@ type Config struct {
 	HistoryMaxBytes    int64
 	HistoryMaxAge      time.Duration
 
+	NATSURLs     []string // empty = a server in this process; may hold credentials
+	NATSCreds    string   // file
+	NATSUser     string
+	NATSPassword Secret
+	NATSToken    Secret
+	NATSTLSCA    string // PEM files
+	NATSTLSCert  string
+	NATSTLSKey   string
+	NATSPrefix   string // of stream and subjects, wherever the log is kept
+
+	ClusterListen  string // empty = no other node
+	ClusterPeers   []string
+	ClusterSecret  Secret
+	ClusterTLSCert string // PEM files, all three or none
+	ClusterTLSKey  string
+	ClusterTLSCA   string
+	NodeName       string // empty = left to the transport
+	Replicas       int    // 0 = automatic
+	Follow         string // all, interest, auto
+	Nodes          int    // in this process, with Dev
+
 	ShutdownTimeout time.Duration
 	DrainDelay      time.Duration
 	LogFormat       string // auto, text, json
@@ -81,6 +103,13 @@ type Config struct {
 
 // memoryHistoryBytes is the default of --history-max-bytes for the memory transport.
 const memoryHistoryBytes = 64 << 20
+
+// Defaults of a hub that is one of several. A publication may have to wait for the election of a leader, which takes
+// seconds; and load balancers have to notice that a node is leaving.
+const (
+	clusterPublishTimeout = 10 * time.Second
+	clusterDrainDelay     = 5 * time.Second
+)
 
 // Default returns the configuration of a hub that was told nothing.
 func Default() Config {
@@ -100,6 +129,8 @@ func Default() Config {
 
 		Transport: "jetstream", DataDir: "./cinnabar-data", Sync: Sync{Every: time.Second},
 		PublishTimeout: 5 * time.Second, HistoryMaxBytes: 1 << 30, HistoryMaxAge: 168 * time.Hour,
+
+		NATSPrefix: "cinnabar", Follow: string(jetstream.FollowAuto), Nodes: 1,
 
 		ShutdownTimeout: 30 * time.Second, LogFormat: "auto", LogLevel: "info",
 	}
@@ -175,16 +206,39 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 
 	s.group("History")
 	s.choice(&c.Transport, "transport", "where the log is kept", "jetstream", "memory")
-	s.text(&c.DataDir, "data-dir", "`directory` of the embedded JetStream; one process at a time")
+	s.text(&c.DataDir, "data-dir", "`directory` of the embedded JetStream, unused with --nats-url; one process at a time")
 	add(s, &c.Sync, "sync", "write the log through to the disk at this `interval`, or always", "interval", parseSync, formatSync)
-	s.duration(&c.PublishTimeout, "publish-timeout", "answer 503 when a publication could not be stored for this long")
+	s.duration(&c.PublishTimeout, "publish-timeout", "answer 503 when a publication could not be stored for this long (10s unless given with --nats-url, --cluster-listen or --nodes)")
 	add(s, &c.HistoryMaxMessages, "history-max-messages", "updates kept, a `number`; 0 = no limit", "number", parseCount64, formatCount64)
 	add(s, &c.HistoryMaxBytes, "history-max-bytes", "`bytes` kept; 0 = no limit (64MiB unless given with --transport memory)", "size", bytesFrom(0), formatBytes)
 	s.duration(&c.HistoryMaxAge, "history-max-age", "how long an update is kept; 0 = no limit")
 
+	s.group("NATS")
+	addList(s, &c.NATSURLs, "nats-url", "`URL` of a NATS server with JetStream, nats:// or tls://: keep the log there; several hubs on the same servers are one", "URL", parseText, redactURL)
+	s.text(&c.NATSCreds, "nats-creds", "`file` of NATS credentials (JWT and seed)")
+	s.text(&c.NATSUser, "nats-user", "`name` of the NATS user")
+	s.secret(&c.NATSPassword, "nats-password", "`password` of the NATS user, or @/path/to/file; read at the start")
+	s.secret(&c.NATSToken, "nats-token", "`token` for NATS, or @/path/to/file; read at the start")
+	s.text(&c.NATSTLSCA, "nats-tls-ca", "authorities that NATS servers are checked by, a PEM `file`; the system's unless given")
+	s.text(&c.NATSTLSCert, "nats-tls-cert", "client certificate for NATS, a PEM `file`")
+	s.text(&c.NATSTLSKey, "nats-tls-key", "private key of the client certificate, a PEM `file`")
+	add(s, &c.NATSPrefix, "nats-prefix", "`name` that streams and subjects begin with, also without --nats-url; hubs with different ones have nothing to do with each other", "name", parseName, formatText)
+
+	s.group("Cluster")
+	s.text(&c.ClusterListen, "cluster-listen", "`address`, host:port, where the other nodes of an embedded cluster connect")
+	addList(s, &c.ClusterPeers, "cluster-peer", "`address`, host:port, of a node; the list may be the same on all nodes, with or without their own", "address", parseText, formatText)
+	s.secret(&c.ClusterSecret, "cluster-secret", "`secret` that all nodes share, at least 16 bytes, or @/path/to/file; read at the start")
+	s.text(&c.ClusterTLSCert, "cluster-tls-cert", "certificate of this node towards the others, in both directions, a PEM `file`")
+	s.text(&c.ClusterTLSKey, "cluster-tls-key", "private key of that certificate, a PEM `file`")
+	s.text(&c.ClusterTLSCA, "cluster-tls-ca", "authorities that the nodes check each other by, a PEM `file`")
+	add(s, &c.NodeName, "node-name", "`name` of this node, different on each and the same after a restart; with --cluster-listen the first label of the host name unless given", "name", parseOptionalName, formatText)
+	s.count(&c.Replicas, 0, "replicas", "copies of the log: 1, 3 or 5; 0 = 3 if there are so many servers, else 1")
+	s.choice(&c.Follow, "follow", "what a node takes from the log: all updates, those its subscribers may select, or auto = all when it is alone, else interest", "all", "interest", "auto")
+	s.count(&c.Nodes, 1, "nodes", "with --dev: nodes to run in this process as an embedded cluster, 1 or 3; node 2 listens two ports above node 1, node 3 two above node 2")
+
 	s.group("Shutdown")
 	s.duration(&c.ShutdownTimeout, "shutdown-timeout", "how long streams and requests may take to end")
-	s.duration(&c.DrainDelay, "drain-delay", "how long to go on serving after readiness turned false, so that load balancers notice")
+	s.duration(&c.DrainDelay, "drain-delay", "how long to go on serving after readiness turned false, so that load balancers notice (5s unless given with --nats-url or --cluster-listen)")
 
 	s.group("Log")
 	s.choice(&c.LogFormat, "log-format", "auto = text on a terminal, else json", "auto", "text", "json")

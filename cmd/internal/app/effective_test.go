@@ -64,6 +64,39 @@ func TestCredentialsOfKeySetsAreNeverShown(t *testing.T) {
 	}
 }
 
+func TestCredentialsForNATSAreNeverShown(t *testing.T) {
+	for url, want := range map[string]string{
+		"nats://joe:" + secret + "@a.example:4222": `nats://[redacted]@a.example:4222`,
+		"tls://" + secret + "@a.example:4222":      `tls://[redacted]@a.example:4222`,
+		"http://" + secret + "@a.example:4222":     `http://[redacted]@a.example:4222`, // refused, as the rest
+		"nats://a.example:4222/?token=" + secret:   `nats://a.example:4222/?[redacted]`,
+		secret + "@a.example:4222":                 `[redacted]`,
+		"nats://joe:" + secret + "@a.example:port": `[redacted]`,
+		"nats://joe:" + secret + "@a:1,nats://b:1": `[redacted]`,
+	} {
+		for name, args := range map[string][]string{"flag": {"--nats-url=" + url, "--nats-token=" + secret}, "environment": nil} {
+			var environ []string
+			if args == nil {
+				environ = []string{"CINNABAR_NATS_URL=" + url, "CINNABAR_CLUSTER_SECRET=" + secret, "CINNABAR_REPLICAS=x"}
+			}
+			s, _, err := load(t, "", environ, args...)
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: %v", name, err)
+			}
+			var b strings.Builder
+			if err := s.WriteYAML(&b); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(b.String(), secret) || !strings.Contains(b.String(), want) {
+				t.Errorf("%s: shown, or not as %s:\n%s", name, want, &b)
+			}
+			if _, err := s.Config.Validate(); err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: refused with %v", name, err)
+			}
+		}
+	}
+}
+
 func TestEffectiveConfigurationIsAConfigurationFile(t *testing.T) {
 	first, fs, err := load(t, "retry: 4s", []string{"CINNABAR_CORS_ORIGIN=https://a.example,https://b.example"},
 		"--listen=unix:/run/a b #c.sock", "--public-url=https://h.example/hub", "--subscriber-jwt-key=@/run/key", "--sync=always",

@@ -12,7 +12,7 @@ import (
 )
 
 // openTransport opens the log that c names.
-func openTransport(ctx context.Context, c *Config, log *slog.Logger) (transport.Transport, error) {
+func openTransport(ctx context.Context, c *Config, p proofs, log *slog.Logger) (transport.Transport, error) {
 	if c.Transport == "memory" {
 		limit := c.HistoryMaxBytes
 		if limit == 0 {
@@ -21,14 +21,34 @@ func openTransport(ctx context.Context, c *Config, log *slog.Logger) (transport.
 		messages := int(min(c.HistoryMaxMessages, math.MaxInt))
 		return memory.New(memory.Options{MaxMessages: messages, MaxBytes: limit, MaxAge: c.HistoryMaxAge})
 	}
+	return jetstream.Open(ctx, c.jetstreamOptions(p, log))
+}
+
+// jetstreamOptions is the configuration of the log in JetStream, wherever that is.
+func (c *Config) jetstreamOptions(p proofs, log *slog.Logger) jetstream.Options {
 	hubURL := c.PublicURL
 	if hubURL == nil { // as everywhere where the hub has to call itself something (MAT-09)
 		hubURL = &url.URL{Scheme: "http", Host: "localhost", Path: c.HubPath}
 	}
-	return jetstream.Open(ctx, jetstream.Options{
+	o := jetstream.Options{
 		Dir: c.DataDir, SyncAlways: c.Sync.Always, SyncInterval: c.Sync.Every,
 		MaxMessages: c.HistoryMaxMessages, MaxBytes: c.HistoryMaxBytes, MaxAge: c.HistoryMaxAge,
 		PublishTimeout: c.PublishTimeout, MaxUpdateBytes: c.MaxBody, // the texts are never longer than the form they came in
-		HubURL: hubURL, Logger: log,
-	})
+		Node: c.NodeName, Replicas: c.Replicas, Follow: jetstream.Mode(c.Follow),
+		HubURL: hubURL, Prefix: c.NATSPrefix, Logger: log,
+	}
+	if len(c.NATSURLs) > 0 {
+		o.Dir = ""
+		o.Servers = &jetstream.Servers{
+			URLs: c.NATSURLs, Creds: c.NATSCreds, User: c.NATSUser, Password: p.natsPassword, Token: p.natsToken,
+			TLSCA: c.NATSTLSCA, TLSCert: c.NATSTLSCert, TLSKey: c.NATSTLSKey,
+		}
+	}
+	if c.ClusterListen != "" {
+		o.Cluster = &jetstream.Cluster{
+			Listen: c.ClusterListen, Peers: c.ClusterPeers, Secret: p.cluster,
+			TLSCert: c.ClusterTLSCert, TLSKey: c.ClusterTLSKey, TLSCA: c.ClusterTLSCA,
+		}
+	}
+	return o
 }

@@ -31,7 +31,8 @@ An unknown name or a malformed value is an error that names it; nothing is ignor
 effect and where each value comes from.
 
 - A **secret** is given as itself or as ` + "`@/path/to/file`" + `, which keeps it out of the process list; a line break at the
-  file's end is not part of it. ` + "`@@`" + ` at the beginning stands for one ` + "`@`" + `. Files are read again on ` + "`SIGHUP`" + `.
+  file's end is not part of it. ` + "`@@`" + ` at the beginning stands for one ` + "`@`" + `. Files of token keys
+  are read again on ` + "`SIGHUP`" + `, others at the start only.
 - A **size** is bytes, or has a unit: ` + "`512KiB`, `1MiB`, `1GiB`" + ` (` + "`1MB`" + ` is a million).
 - A **duration** is written ` + "`500ms`, `15s`, `10m`, `168h`" + `.
 - An **address** to listen on is ` + "`host:port`, `:port`, `unix:PATH`" + ` (made with permission 0660; a stale socket is removed),
@@ -44,7 +45,8 @@ For drop-in use, ` + "`MERCURE_PUBLISHER_JWT_KEY`, `MERCURE_PUBLISHER_JWT_ALG`, 
 The hub refuses to start, and says why, with: no key for either role (` + "`--dev`" + ` makes one); a PEM key with an HMAC
 algorithm; an HMAC secret under 32 bytes (unless allowed); ` + "`--cors-origin '*'`" + ` together with ` + "`--publish-origin` or `--cookie-name`" + `,
 which only make sense with cookies, and browsers send none to a hub that allows any origin; ` + "`--dev`" + ` on an address that
-other machines can reach; an unknown name.
+other machines can reach; ` + "`--nats-url`" + ` together with ` + "`--cluster-listen`" + `, or either with ` + "`--transport memory`" + `; a cluster
+without a shared secret of 16 bytes or more; an unknown name.
 `)
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	app.NewSettings(fs)

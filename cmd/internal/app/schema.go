@@ -57,6 +57,11 @@ func (s *schema) choice(p *string, name, usage string, names ...string) {
 	add(s, p, name, usage+": `"+strings.Join(names, "|")+"`", "choice", oneOf(names...), formatText)
 }
 
+func (s *schema) secret(p *Secret, name, usage string) {
+	f := s.flag(value[Secret]{p, "secret", func(raw string) (Secret, error) { return NewSecret(raw), nil }, Secret.String}, name, usage)
+	f.Annotations[noteSecret] = []string{"true"}
+}
+
 // algorithms are the signature algorithms a token of one role may have.
 var algorithms = []string{
 	"HS256", "HS384", "HS512", "RS256", "RS384", "RS512",
@@ -64,9 +69,7 @@ var algorithms = []string{
 }
 
 func (s *schema) role(role string, key *Secret, alg, jwks *string) {
-	f := s.flag(value[Secret]{key, "secret", func(raw string) (Secret, error) { return NewSecret(raw), nil }, Secret.String},
-		role+"-jwt-key", "`key` of "+role+" tokens: a secret, a PEM public key, or @/path/to/file")
-	f.Annotations[noteSecret] = []string{"true"}
+	s.secret(key, role+"-jwt-key", "`key` of "+role+" tokens: a secret, a PEM public key, or @/path/to/file")
 	add(s, alg, role+"-jwt-alg", "`algorithm` of "+role+" tokens", "algorithm", oneOf(algorithms...), formatText)
 	add(s, jwks, role+"-jwks-url", "`URL` of a JWK Set with the keys of "+role+" tokens, https:// or file://", "URL", parseText, redactURL)
 }

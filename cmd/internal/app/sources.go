@@ -87,6 +87,9 @@ func (s *Settings) derive() {
 		c.HistoryMaxBytes = memoryHistoryBytes
 		s.sources["history-max-bytes"] = "default of --transport memory"
 	}
+	if c.clustered() {
+		s.deriveCluster()
+	}
 	if !c.Dev {
 		return
 	}
@@ -95,6 +98,23 @@ func (s *Settings) derive() {
 	}
 	if s.sources["anonymous"] == fromDefault {
 		c.Anonymous, s.sources["anonymous"] = true, fromDev
+	}
+}
+
+// deriveCluster applies the defaults of a hub that is one of several.
+func (s *Settings) deriveCluster() {
+	c := &s.Config
+	const from = "default of many nodes"
+	if s.sources["publish-timeout"] == fromDefault {
+		c.PublishTimeout, s.sources["publish-timeout"] = clusterPublishTimeout, from
+	}
+	if s.sources["drain-delay"] == fromDefault && c.Nodes == 1 { // those in one process leave together
+		c.DrainDelay, s.sources["drain-delay"] = clusterDrainDelay, from
+	}
+	if s.sources["node-name"] == fromDefault && c.ClusterListen != "" {
+		if host, err := os.Hostname(); err == nil {
+			c.NodeName, s.sources["node-name"] = nodeName(host), "host name"
+		}
 	}
 }
 

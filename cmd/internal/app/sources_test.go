@@ -47,7 +47,7 @@ func samples(f *pflag.Flag) [3]string {
 		names := map[string][3]string{
 			"transport": {"memory", "jetstream", "memory"}, "log-format": {"text", "json", "text"},
 			"log-level": {"warn", "error", "debug"}, "classic-query-token": {"off", "all", "off"},
-			"replay-on-unknown-cursor": {"all", "none", "all"},
+			"replay-on-unknown-cursor": {"all", "none", "all"}, "follow": {"all", "interest", "all"},
 		}
 		if s, ok := names[f.Name]; ok {
 			return s
@@ -55,6 +55,8 @@ func samples(f *pflag.Flag) [3]string {
 		return [3]string{"RS256", "ES256", "EdDSA"}
 	case "URL":
 		return [3]string{"https://a.example/hub", "https://b.example/hub", "https://c.example/hub"}
+	case "name":
+		return [3]string{"a", "b", "c"}
 	case "CIDR":
 		return [3]string{"10.0.0.0/8", "192.168.0.0/16", "fd00::/8"}
 	case "origin":
@@ -215,6 +217,33 @@ func TestDefaultsThatFollowAnotherSetting(t *testing.T) {
 			c := s.Config
 			if got := fmt.Sprint(c.HistoryMaxBytes, " ", c.Listen, " ", c.Anonymous); err != nil || got != tt.want {
 				t.Errorf("%s, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestDefaultsOfManyNodes(t *testing.T) {
+	cluster := []string{"--cluster-listen=127.0.0.1:6222"}
+	for name, tt := range map[string]struct {
+		args []string
+		want string // value and source of --publish-timeout and --drain-delay
+	}{
+		"alone":            {nil, "5s default 0s default"},
+		"NATS":             {[]string{"--nats-url=nats://127.0.0.1:4222"}, "10s default of many nodes 5s default of many nodes"},
+		"cluster":          {cluster, "10s default of many nodes 5s default of many nodes"},
+		"unless told":      {append(cluster, "--publish-timeout=5s", "--drain-delay=0s"), "5s flag 0s flag"},
+		"one process":      {[]string{"--dev", "--nodes=3"}, "10s default of many nodes 0s default"},
+		"dev alone":        {[]string{"--dev", "--nodes=1"}, "5s default 0s default"},
+		"memory of laptop": {[]string{"--dev", "--transport=memory"}, "5s default 0s default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, fs, err := load(t, "", nil, tt.args...)
+			show := func(flag string) string { return fs.Lookup(flag).Value.String() + " " + s.Source(flag) }
+			if got := show("publish-timeout") + " " + show("drain-delay"); err != nil || got != tt.want {
+				t.Errorf("%s, %v; want %s", got, err, tt.want)
+			}
+			if named := s.Config.NodeName != "" && s.Source("node-name") == "host name"; named != (s.Config.ClusterListen != "") {
+				t.Errorf("node name %q from %s", s.Config.NodeName, s.Source("node-name"))
 			}
 		})
 	}

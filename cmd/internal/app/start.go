@@ -34,7 +34,7 @@ func (a *App) start(ctx context.Context) error {
 		a.goServe(adminServer, l, false)
 	}
 
-	log, err := openTransport(ctx, &a.cfg, a.log)
+	log, err := openTransport(ctx, &a.cfg, a.proofs, a.log)
 	if err != nil {
 		return err
 	}

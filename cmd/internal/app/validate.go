@@ -27,6 +27,7 @@ func (c *Config) Validate() (warnings []string, err error) {
 	c.validateListening(refuse)
 	c.validateRoles(refuse, warn)
 	c.validateBrowsers(refuse, warn)
+	c.validateMany(refuse, warn)
 	if c.WriteTimeout == 0 {
 		refuse("--write-timeout: must be above 0, or clients that read nothing would never be cut")
 	}
@@ -42,7 +43,7 @@ func (c *Config) Validate() (warnings []string, err error) {
 	if c.HistoryMaxAge > 0 && c.HistoryMaxAge < time.Second {
 		refuse("--history-max-age: must be 0 or at least 1s")
 	}
-	if c.DataDir == "" && (c.Dev || c.Transport == "jetstream") {
+	if c.DataDir == "" && (c.Dev || c.Transport == "jetstream" && len(c.NATSURLs) == 0) {
 		refuse("--data-dir: must not be empty")
 	}
 	if c.HistoryMaxBytes == 0 && c.Transport == "memory" {

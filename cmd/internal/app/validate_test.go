@@ -10,6 +10,9 @@ import (
 func TestRefusalsAndWarnings(t *testing.T) {
 	keys := []string{"--publisher-jwt-key=" + secret, "--subscriber-jwt-key=" + secret, "--listen=127.0.0.1:0"}
 	with := func(args ...string) []string { return append(append([]string(nil), keys...), args...) }
+	cluster := func(args ...string) []string {
+		return append([]string{"--cluster-listen=127.0.0.1:6222", "--cluster-peer=127.0.0.1:6223", "--cluster-secret=" + secret}, args...)
+	}
 	pem := "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"
 	for name, tt := range map[string]struct {
 		args    []string
@@ -56,6 +59,47 @@ func TestRefusalsAndWarnings(t *testing.T) {
 		"updates the broker cannot hold":  {with("--max-body=31MiB"), "at most 30MiB", ""},
 		"updates that memory can hold":    {with("--max-body=31MiB", "--transport=memory"), "", ""},
 		"history of no length":            {with("--history-max-age=1ms"), "--history-max-age", ""},
+		"NATS":                            {with("--nats-url=nats://127.0.0.1:4222", "--nats-url=tls://n2.example:4222"), "", ""},
+		"NATS needs no directory":         {with("--nats-url=nats://127.0.0.1:4222", "--data-dir="), "", ""},
+		"NATS and a cluster":              {with("--nats-url=nats://127.0.0.1:4222", "--cluster-listen=127.0.0.1:6222"), "choose one", ""},
+		"NATS and memory":                 {with("--nats-url=nats://127.0.0.1:4222", "--transport=memory"), "--transport memory keeps the log in this process alone", ""},
+		"a cluster and memory":            {with(cluster("--transport=memory")...), "cannot be used with --cluster-listen", ""},
+		"NATS over HTTP":                  {with("--nats-url=http://127.0.0.1:4222"), "nats://host:port or tls://host:port", ""},
+		"NATS without a scheme":           {with("--nats-url=127.0.0.1:4222"), "nats://host:port or tls://host:port", ""},
+		"NATS with a list in one":         {with("--nats-url=nats://a:4222,nats://b:4222"), "nats://host:port or tls://host:port", ""},
+		"a NATS user without NATS":        {with("--nats-user=joe", "--nats-password=x"), "--nats-user is of no use without --nats-url", ""},
+		"a NATS user without a password":  {with("--nats-url=nats://127.0.0.1:4222", "--nats-user=joe"), "go together", ""},
+		"a NATS user and a token":         {with("--nats-url=nats://127.0.0.1:4222", "--nats-user=joe", "--nats-password=x", "--nats-token=y"), "more than one way", ""},
+		"a NATS user twice":               {with("--nats-url=nats://joe:x@127.0.0.1:4222", "--nats-token=y"), "more than one way", ""},
+		"a NATS certificate without key":  {with("--nats-url=tls://127.0.0.1:4222", "--nats-tls-cert=a.pem"), "--nats-tls-cert and --nats-tls-key go together", ""},
+		"NATS authorities not there":      {with("--nats-url=tls://127.0.0.1:4222", "--nats-tls-ca=/nowhere/ca.pem"), "--nats-tls-ca: open /nowhere/ca.pem", ""},
+		"NATS credentials not there":      {with("--nats-url=tls://127.0.0.1:4222", "--nats-creds=/nowhere/a.creds"), "--nats-creds: open /nowhere/a.creds", ""},
+		"a NATS password not there":       {with("--nats-url=tls://127.0.0.1:4222", "--nats-user=joe", "--nats-password=@/nowhere/p"), "/nowhere/p", ""},
+		"a password in the clear":         {with("--nats-url=nats://n.example:4222", "--nats-user=joe", "--nats-password=x"), "", "without TLS"},
+		"a token of the URL in the clear": {with("--nats-url=nats://" + secret + "@n.example:4222"), "", "without TLS"},
+		"a password on this machine":      {with("--nats-url=nats://localhost:4222", "--nats-user=joe", "--nats-password=x"), "", ""},
+		"a password over TLS":             {with("--nats-url=tls://n.example:4222", "--nats-user=joe", "--nats-password=x"), "", ""},
+		"a cluster":                       {with(cluster()...), "", ""},
+		"a cluster for the world":         {with(cluster("--cluster-listen=:6222")...), "", "can be read on the way between them"},
+		"a cluster of dev for the world":  {cluster("--dev", "--cluster-listen=:6222"), "stays on this machine", ""},
+		"a cluster without a secret":      {with(cluster("--cluster-secret=")...), "needs --cluster-secret", ""},
+		"a cluster with a short secret":   {with(cluster("--cluster-secret=fifteen bytes!!")...), "only 15 bytes, at least 16", ""},
+		"a cluster without peers":         {with("--cluster-listen=127.0.0.1:6222", "--cluster-secret="+secret), "no other node", ""},
+		"a cluster on any port":           {with(cluster("--cluster-listen=127.0.0.1:0")...), "port from 1 to 65535", ""},
+		"a peer without a port":           {with(cluster("--cluster-peer=b")...), `--cluster-peer: "b"`, ""},
+		"a peer without a host":           {with(cluster("--cluster-peer=:6222")...), "must name a host", ""},
+		"peers without a cluster":         {with("--cluster-peer=b:6222"), "of no use without --cluster-listen", ""},
+		"a cluster with half of TLS":      {with(cluster("--cluster-tls-cert=a.pem", "--cluster-tls-key=b.pem")...), "not all are given", ""},
+		"a cluster's certificate missing": {with(cluster("--cluster-tls-cert=/nowhere/a.pem", "--cluster-tls-key=/nowhere/b.pem", "--cluster-tls-ca=/nowhere/c.pem")...), "--cluster-tls-cert /nowhere/a.pem", ""},
+		"two copies":                      {with(cluster("--replicas=2")...), "must be 1, 3 or 5", ""},
+		"three copies on one server":      {with("--replicas=3"), "as many servers", ""},
+		"three nodes of dev":              {[]string{"--dev", "--nodes=3"}, "", ""},
+		"two nodes of dev":                {[]string{"--dev", "--nodes=2"}, "must be 1 or 3", ""},
+		"three nodes without dev":         {with("--nodes=3"), "--nodes is for --dev", ""},
+		"three nodes on one socket":       {[]string{"--dev", "--nodes=3", "--listen=unix:/tmp/hub.sock"}, "--nodes: --listen", ""},
+		"three nodes without ports":       {[]string{"--dev", "--nodes=3", "--listen=127.0.0.1:65533"}, "leaves room", ""},
+		"three nodes and NATS":            {[]string{"--dev", "--nodes=3", "--nats-url=nats://127.0.0.1:4222"}, "a cluster of its own", ""},
+		"three nodes in memory":           {[]string{"--dev", "--nodes=3", "--transport=memory"}, "--cluster-listen or --nodes", ""},
 		"memory without bounds":           {with("--transport=memory", "--history-max-bytes=0"), "", "until memory is full"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +119,9 @@ func TestRefusalsAndWarnings(t *testing.T) {
 				return
 			}
 			warnings := lines()
+			if strings.Contains(warnings, secret) {
+				t.Errorf("the log tells a secret: %s", warnings)
+			}
 			if tt.warning == "" && strings.Contains(warnings, "WARN") {
 				t.Errorf("warned: %s", warnings)
 			}

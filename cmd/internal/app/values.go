@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,6 +280,23 @@ func parseHubPath(s string) (string, error) {
 		return "", errors.New("must be a path such as /.well-known/mercure, without a slash at its end")
 	}
 	return s, nil
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// parseName takes what NATS allows as one piece of a subject and as the name of a server.
+func parseName(s string) (string, error) {
+	if !validName.MatchString(s) {
+		return "", errors.New("must be 1 to 64 letters, digits, _ or -")
+	}
+	return s, nil
+}
+
+func parseOptionalName(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	return parseName(s)
 }
 
 // Sync says when the log is written through to the disk.

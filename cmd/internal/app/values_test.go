@@ -44,3 +44,14 @@ func TestOriginsAreWrittenAsBrowsersSendThem(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeNamesAreMadeOfHostNames(t *testing.T) {
+	for host, want := range map[string]string{
+		"hub-0": "hub-0", "hub-1.example.com": "hub-1", "my laptop (2)": "my-laptop-2", "h\u00fcgel": "h-gel", "...": "",
+		strings.Repeat("a", 70): strings.Repeat("a", 64),
+	} {
+		if got := nodeName(host); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}
