@@ -5,6 +5,9 @@
 //	GET /readyz            200 when the hub can serve publishers and subscribers, else 503 and the reason
 //	GET /metrics           Prometheus text or OpenMetrics
 //	GET /debug/pprof/…     profiles of the Go runtime
+//	GET /cluster           the nodes that share the log, and the stream it is kept in: JSON
+//	POST /cluster/nodes/{name}/drain, …/undrain
+//	                       take a node out of service, or into it again: 202
 package admin
 
 import (
@@ -15,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // readyTimeout bounds one readiness check; a probe that waits longer has given up.
@@ -24,6 +29,7 @@ const readyTimeout = 2 * time.Second
 type Options struct {
 	Gatherer prometheus.Gatherer         // nil = no /metrics
 	Ready    func(context.Context) error // nil = always ready
+	Cluster  func() transport.Cluster    // nil = a log that is not shared; the function answers nil until there is a log
 }
 
 // Handler serves the admin listener. Health lives here alone and not on the public one, where it would
@@ -36,13 +42,20 @@ func Handler(o Options) http.Handler {
 	if o.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	}
+	c := cluster{of: o.Cluster}
+	mux.HandleFunc("GET /cluster", c.state)
+	mux.HandleFunc("POST /cluster/nodes/{name}/drain", c.order(transport.Cluster.DrainNode))
+	mux.HandleFunc("POST /cluster/nodes/{name}/undrain", c.order(transport.Cluster.UndrainNode))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	// A page of any origin can make its reader's browser POST here without asking first, loopback or not: it cannot
+	// read the answer, but the order would be obeyed. Browsers say where a request comes from; what is no browser
+	// says nothing, and passes.
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 func live(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") }

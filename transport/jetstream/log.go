@@ -6,7 +6,8 @@
 // stream.go opens the streams, subject.go and envelope.go say how an update is stored, inbox.go asks the
 // server; append.go, follow.go, scan.go and locate.go are the four things that a log does, window.go keeps
 // recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; space.go and
-// health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left.
+// health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left;
+// control.go, peers.go and cluster.go are how the nodes know and steer each other.
 package jetstream
 
 import (
@@ -53,6 +54,7 @@ type Log struct {
 	extents  extents
 	newest   newest
 	counters counters
+	control  atomic.Pointer[control] // nil before Serve
 
 	closing   sync.Mutex // one Close at a time; guards below
 	released  bool
