@@ -90,6 +90,10 @@ readme: ## run the commands of README.md
 proxy: build ## stream through nginx with docker/nginx.conf
 	.ci/proxy.sh
 
+.PHONY: cluster
+cluster: ## the failure table: clusters of processes that are killed, stopped, cut off, restarted
+	CINNABAR_CLUSTER=1 go test -count=1 -timeout 20m -v ./spec/conformance/cluster
+
 .PHONY: cover
 cover: ## coverage of the whole module, per function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./...

@@ -3,22 +3,19 @@
 package child
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,32 +28,25 @@ import (
 const Key = "a secret for tests alone, of 40 bytes ..."
 
 // startLimit is how long a hub may take to start, on a machine that is busy with other tests.
-const startLimit = 30 * time.Second
+const startLimit = 60 * time.Second
 
-var built atomic.Pointer[string] // the folder that holds the binary, once it is there
+// dir is the folder that holds what was built, made when it is first needed.
+var dir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "cinnabar-test-") })
 
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "cinnabar-test-")
-	if err != nil {
-		return "", err
-	}
-	built.Store(&dir)
-	path := filepath.Join(dir, "cinnabar")
-	if runtime.GOOS == "windows" {
-		path += ".exe"
-	}
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, "github.com/cinnabar-hub/cinnabar/cmd/cinnabar") //nolint:forbidigo,gosec // built once for all tests of a package
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
+var (
+	buildMu sync.Mutex
+	built   = map[string]string{} // binary by package, guarded by buildMu
+)
 
 // Main runs a package's tests and removes the binary that they built: TestMain calls it.
 func Main(m *testing.M) int {
 	code := m.Run()
-	if dir := built.Load(); dir != nil {
-		_ = os.RemoveAll(*dir)
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	if len(built) > 0 {
+		if d, err := dir(); err == nil {
+			_ = os.RemoveAll(d)
+		}
 	}
 	return code
 }
@@ -64,11 +54,31 @@ func Main(m *testing.M) int {
 // Binary builds cmd/cinnabar once per test process and returns its path.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path, err := binary()
+	return Build(t, "github.com/cinnabar-hub/cinnabar/cmd/cinnabar")
+}
+
+// Build builds a command once per test process, from this module or one that it requires, and returns its path.
+func Build(t testing.TB, pkg string) string {
+	t.Helper()
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	if file, ok := built[pkg]; ok {
+		return file
+	}
+	d, err := dir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	file := filepath.Join(d, fmt.Sprint(len(built)), path.Base(pkg))
+	if runtime.GOOS == "windows" {
+		file += ".exe"
+	}
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", file, pkg) //nolint:forbidigo,gosec // built once for all tests of a package
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	}
+	built[pkg] = file
+	return file
 }
 
 // Require skips the test, or fails it where everything has to be there (CI=true or
@@ -95,36 +105,24 @@ func Missing(t testing.TB, format string, args ...any) {
 
 // Hub is a hub and how to start it again. Its methods belong to the test's goroutine, Publish apart.
 type Hub struct {
+	*Process
+
 	URL   string // hub URL
 	Admin string // URL of the admin listener
 	Dir   string // data directory
-	args  []string
-	tb    testing.TB
-	cmd   *exec.Cmd
-	done  chan struct{} // closed when the process has ended; state may be read then
-	state *os.ProcessState
-	out   lockedBuffer
 }
 
 // New describes a hub on free ports with a data directory of its own; args are further flags of serve.
 func New(t testing.TB, args ...string) *Hub {
 	t.Helper()
-	public, admin := freePort(t), freePort(t)
+	public, admin := FreePort(t, "127.0.0.1"), FreePort(t, "127.0.0.1")
 	h := &Hub{
-		URL: "http://" + public + spec.DefaultHubPath, Admin: "http://" + admin, Dir: filepath.Join(t.TempDir(), "data"), tb: t,
+		URL: "http://" + public + spec.DefaultHubPath, Admin: "http://" + admin, Dir: filepath.Join(t.TempDir(), "data"),
 	}
-	h.args = append([]string{
+	h.Process = NewProcess(t, "the hub", Binary(t), append([]string{
 		"serve", "--listen", public, "--admin-listen", admin, "--data-dir", h.Dir, "--log-format", "text",
 		"--publisher-jwt-key", Key, "--subscriber-jwt-key", Key,
-	}, args...)
-	t.Cleanup(func() {
-		if h.Running() {
-			h.Kill()
-		}
-		if t.Failed() {
-			t.Logf("the hub's log:\n%s", h.Log())
-		}
-	})
+	}, args...)...)
 	return h
 }
 
@@ -132,6 +130,12 @@ func New(t testing.TB, args ...string) *Hub {
 func (h *Hub) Start() {
 	h.tb.Helper()
 	h.Spawn()
+	h.Await()
+}
+
+// Await waits until a hub that was spawned, or that was not ready, is ready.
+func (h *Hub) Await() {
+	h.tb.Helper()
 	deadline := time.Now().Add(startLimit)
 	for time.Now().Before(deadline) && h.Running() {
 		if status, err := h.get(h.Admin + "/readyz"); err == nil && status == http.StatusOK {
@@ -144,77 +148,6 @@ func (h *Hub) Start() {
 	}
 	h.tb.Fatalf("the hub does not serve; its log:\n%s", h.Log())
 }
-
-// Spawn starts the process without waiting for anything.
-func (h *Hub) Spawn() {
-	h.tb.Helper()
-	h.cmd = exec.CommandContext(context.Background(), Binary(h.tb), h.args...) //nolint:forbidigo,gosec // ended by Kill or Stop
-	h.cmd.Stdout, h.cmd.Stderr = &h.out, &h.out
-	h.cmd.Env = append(os.Environ(), "GOTRACEBACK=all") //nolint:forbidigo // the child's environment
-	if err := h.cmd.Start(); err != nil {
-		h.tb.Fatalf("start the hub: %v", err)
-	}
-	done := make(chan struct{})
-	h.done = done
-	cmd := h.cmd
-	go func() {
-		_ = cmd.Wait()
-		h.state = cmd.ProcessState
-		close(done)
-	}()
-}
-
-// Running reports whether the process is there.
-func (h *Hub) Running() bool {
-	if h.done == nil {
-		return false
-	}
-	select {
-	case <-h.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// Kill ends the process as kill -9 does, and waits for its end.
-func (h *Hub) Kill() {
-	h.tb.Helper()
-	_ = h.cmd.Process.Kill()
-	<-h.done
-}
-
-// Signal sends SIGTERM.
-func (h *Hub) Signal() {
-	h.tb.Helper()
-	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		h.tb.Fatalf("SIGTERM: %v", err)
-	}
-}
-
-// Wait waits for the end of the process and returns its exit code.
-func (h *Hub) Wait(limit time.Duration) int {
-	h.tb.Helper()
-	select {
-	case <-h.done:
-		return h.state.ExitCode()
-	case <-time.After(limit):
-		h.tb.Fatalf("the hub has not ended after %v; its log:\n%s", limit, h.Log())
-		return -1
-	}
-}
-
-// Stop ends the process as SIGTERM does and requires a clean end.
-func (h *Hub) Stop() {
-	h.tb.Helper()
-	h.Signal()
-	if code := h.Wait(startLimit); code != 0 {
-		h.tb.Fatalf("exit code %d; the hub's log:\n%s", code, h.Log())
-	}
-}
-
-// Log is everything that the process and its predecessors have written.
-func (h *Hub) Log() string { return h.out.String() }
 
 // Token returns a token that may publish and receive everything.
 func Token(t testing.TB) string {
@@ -277,18 +210,6 @@ func (h *Hub) get(address string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// freePort returns a loopback address that was free a moment ago; the hub needs one that it can have again.
-func freePort(t testing.TB) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Eventually calls f until it is nil, and fails the test with its last error if that takes too long.
 func Eventually(t testing.TB, limit time.Duration, f func() error) {
 	t.Helper()
@@ -303,22 +224,4 @@ func Eventually(t testing.TB, limit time.Duration, f func() error) {
 		}
 	}
 	t.Fatalf("not within %v: %v", limit, err)
-}
-
-// lockedBuffer collects a process's output.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
