@@ -131,7 +131,11 @@ func (c *control) askStream(ctx context.Context) transport.Stream {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
 	if err == nil {
-		c.stream.known = describe(stream.CachedInfo(), c.name)
+		info := stream.CachedInfo()
+		if c.log.opts.mode() == modeStandalone || info.Cluster == nil { // the server is this node
+			info.Cluster = &jetstream.ClusterInfo{Leader: c.name}
+		}
+		c.stream.known = describe(info)
 		return clone(c.stream.known)
 	}
 	s := clone(c.stream.known)
@@ -148,19 +152,14 @@ func clone(s transport.Stream) transport.Stream {
 	return s
 }
 
-// describe says what the server told. One that is alone knows nothing of replicas: this node has the one copy.
-func describe(info *jetstream.StreamInfo, node string) transport.Stream {
+// describe says what the server told.
+func describe(info *jetstream.StreamInfo) transport.Stream {
 	s := transport.Stream{
 		Name: info.Config.Name, First: transport.Position(info.State.FirstSeq), Last: transport.Position(info.State.LastSeq),
 		Updates: info.State.Msgs, Bytes: info.State.Bytes,
 	}
 	if s.Updates == 0 {
 		s.First = s.Last + 1
-	}
-	if info.Cluster == nil {
-		s.Leader, s.Quorum = node, true
-		s.Replicas = []transport.Replica{{Name: node, Leader: true, Current: true}}
-		return s
 	}
 	there := 0
 	if s.Leader = info.Cluster.Leader; s.Leader != "" {
