@@ -62,9 +62,9 @@ func (h *Hub) dismiss(addr netip.Addr, subject string) {
 	}
 	h.open.total--
 	h.metrics.Subscribers.Dec()
-	if h.open.total == 0 && h.idle != nil {
-		close(h.idle)
-		h.idle = nil
+	if h.open.total == 0 && h.drain.idle != nil {
+		close(h.drain.idle)
+		h.drain.idle = nil
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/cinnabar-hub/cinnabar/transport"
 	"github.com/cinnabar-hub/cinnabar/transport/memory"
 )
@@ -34,6 +36,9 @@ func TestDrain(t *testing.T) {
 			n.noHijack = !hijack
 			s := n.get("topic=a")
 			last := n.publish("topic", "a", "data", "last")
+			for testutil.ToFloat64(n.metrics.FollowerPosition) == 0 { // acknowledged is not yet handed out
+				time.Sleep(time.Millisecond)
+			}
 			if err := n.Drain(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}

@@ -75,8 +75,7 @@ type Hub struct {
 	bodyTimeout time.Duration
 	noHijack    bool // tests: every stream keeps its handler, no goroutine waits for a descriptor
 
-	notReady atomic.Bool
-	draining atomic.Bool
+	drain    drainState
 	appended atomic.Uint64 // newest position that this node has acknowledged
 
 	// guarded by mu
@@ -85,7 +84,6 @@ type Hub struct {
 	ctx      context.Context    //nolint:containedctx // ends with Run; streams taken over from handlers live in it
 	streams  sync.WaitGroup     // goroutines of streams
 	open     openStreams
-	idle     chan struct{} // closed when the last stream leaves during Drain; nil otherwise
 }
 
 // New checks o and makes a Hub.
@@ -184,8 +182,8 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // Ready returns nil when the hub can serve both publishers and subscribers, or the reason why not.
 func (h *Hub) Ready(ctx context.Context) error {
-	if h.notReady.Load() {
-		return errors.New("shutting down")
+	if h.drain.notReady.Load() {
+		return errors.New("draining or shutting down")
 	}
 	if h.following() == nil {
 		return errors.New("not following the log yet")
@@ -194,57 +192,6 @@ func (h *Hub) Ready(ctx context.Context) error {
 		return fmt.Errorf("transport: %w", err)
 	}
 	return nil
-}
-
-// SetNotReady makes Ready fail from now on: the first step of a shutdown.
-func (h *Hub) SetNotReady() { h.notReady.Store(true) }
-
-// Drain refuses new streams (softly where allowed, SUB-41), goes on taking publications, and ends every
-// stream after its last whole event, spread evenly over `spread` (0 = all now, SUB-38). It returns when
-// the last one has ended, or with ctx's error.
-func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
-	h.SetNotReady()
-	h.draining.Store(true)
-	h.mu.Lock()
-	if h.idle == nil {
-		h.idle = make(chan struct{})
-	}
-	idle := h.idle
-	if h.open.total == 0 {
-		close(idle)
-		h.idle = nil
-	}
-	h.mu.Unlock()
-
-	list := h.fanout.snapshot()
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) //nolint:gosec // spreads load, keeps no secret
-	start := time.Now()
-	for i, s := range list {
-		if spread > 0 {
-			if err := sleepUntil(ctx, start.Add(spread*time.Duration(i)/time.Duration(len(list)))); err != nil {
-				return fmt.Errorf("hub: drain: %w", err)
-			}
-		}
-		s.end(endDrain)
-	}
-	// Streams that were being opened when draining began are in no list yet; adopt and join see to them.
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("hub: drain: %w", context.Cause(ctx))
-	}
-}
-
-func sleepUntil(ctx context.Context, t time.Time) error {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // following returns the follower's interest, nil when the hub does not run.
@@ -270,7 +217,7 @@ func (h *Hub) adopt(s *subscriber) bool {
 // recycle serves further requests on a connection whose stream has ended as planned, unless the node is
 // on its way out.
 func (h *Hub) recycle(c net.Conn) {
-	if h.draining.Load() || h.stopping() {
+	if h.Draining() || h.stopping() {
 		_ = c.Close()
 		return
 	}

@@ -34,7 +34,7 @@ func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if h.draining.Load() {
+	if h.Draining() {
 		return h.refuseForNow(w, r, req, unavailable("draining", "this node is shutting down", nil))
 	}
 	if h.following() == nil {
@@ -140,7 +140,7 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 	}
 	h.log.Debug("stream opened", "request_id", s.requestID, "selectors", len(s.selectors), "asked", res.asked,
 		"outcome", res.outcome, "position", s.pos, "anonymous", s.grant.Anonymous)
-	if h.draining.Load() || h.stopping() { // draining began meanwhile and may have missed it
+	if h.drain.phase.Load() == phaseEmptying || h.stopping() { // the end came meanwhile and may have missed it
 		s.end(endDrain)
 	}
 	defer h.contain(s)
