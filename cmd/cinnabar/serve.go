@@ -29,6 +29,7 @@ that over the file, that over the default. Secrets may be written @/path/to/file
 MERCURE_PUBLISHER_JWT_KEY, MERCURE_PUBLISHER_JWT_ALG, MERCURE_SUBSCRIBER_JWT_KEY and
 MERCURE_SUBSCRIBER_JWT_ALG are understood too. cinnabar config shows what is in effect.`,
 		Example: "  cinnabar serve --dev\n" +
+			"  cinnabar serve --dev --nodes 3\n" +
 			"  cinnabar serve --publisher-jwt-key @/run/secrets/hub --subscriber-jwt-key @/run/secrets/hub --anonymous",
 	}
 	settings := app.NewSettings(cmd.Flags())
@@ -42,7 +43,7 @@ func serve(cmd *cobra.Command, settings *app.Settings) error {
 	}
 	cfg := settings.Config
 	log := app.NewLogger(cmd.ErrOrStderr(), &cfg, isTerminal(cmd.ErrOrStderr()))
-	a, err := app.New(cfg, log)
+	a, err := newHub(cfg, log)
 	if err != nil {
 		return &usageError{err}
 	}
@@ -57,6 +58,23 @@ func serve(cmd *cobra.Command, settings *app.Settings) error {
 	}
 	notify(daemon.SdNotifyReady + "\nSTATUS=" + a.URL())
 	return attend(cmd.Context(), a, &cfg, log, w)
+}
+
+// hubs is what serve runs: a hub, or several that are a cluster.
+type hubs interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Reload(ctx context.Context) error
+	Failed() <-chan error
+	URL() string
+	WriteBanner(w io.Writer, version string) error
+}
+
+func newHub(cfg app.Config, log *slog.Logger) (hubs, error) {
+	if cfg.Nodes > 1 {
+		return app.NewNodes(cfg, log)
+	}
+	return app.New(cfg, log)
 }
 
 // start runs the start of a hub. It may take a while, with a large store or a key set that is far away: a signal
@@ -80,7 +98,7 @@ func start(ctx context.Context, run func(context.Context) error, w *signalWatch)
 }
 
 // attend lets the hub run until a signal or a failure of its own, then stops it.
-func attend(ctx context.Context, a *app.App, cfg *app.Config, log *slog.Logger, w *signalWatch) error {
+func attend(ctx context.Context, a hubs, cfg *app.Config, log *slog.Logger, w *signalWatch) error {
 	var failed error
 	reloadCtx, endReloads := context.WithCancel(ctx)
 	defer endReloads()
@@ -100,7 +118,7 @@ func attend(ctx context.Context, a *app.App, cfg *app.Config, log *slog.Logger, 
 }
 
 // reloadWhenAsked does what SIGHUP asks for until ctx ends, which also ends a reload under way.
-func reloadWhenAsked(ctx context.Context, a *app.App, w *signalWatch) {
+func reloadWhenAsked(ctx context.Context, a hubs, w *signalWatch) {
 	for {
 		select {
 		case <-w.reload:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/hub"
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // How long each part may take to stop after the streams have ended.
@@ -27,8 +28,15 @@ const (
 	stopAdmin     = time.Second
 )
 
-// startPatience is how long Start waits for the hub to become ready before it goes on without.
-const startPatience = 10 * time.Second
+// startPatience is how long Start waits for the hub to become ready before it goes on without; clusterPatience is that
+// of a node that clients need not go to: others are there, and a store that other servers share takes an election.
+const (
+	startPatience   = 10 * time.Second
+	clusterPatience = time.Minute
+)
+
+// waitNotice is how often the log says that a node still waits for the others.
+const waitNotice = 10 * time.Second
 
 // App is one hub process as a value: New, Start, and Stop once. It handles no signals and never exits.
 type App struct {
@@ -43,9 +51,12 @@ type App struct {
 	cert       *certificate // nil = plain HTTP
 	addr       string
 	adminAddr  string
+	devDir     string // of the keys of --dev; empty = the data directory
 	devToken   string
+	transport  transport.Transport
 
 	hub    atomic.Pointer[hub.Hub] // nil until there is one
+	alone  atomic.Bool             // no other node will be there for the clients when this one stops
 	life   lifecycle
 	wg     sync.WaitGroup // everything that Start set going
 	failed chan error     // the first part that ended by itself

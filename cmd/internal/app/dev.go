@@ -20,7 +20,22 @@ import (
 const devKeysFile = "dev-keys.json"
 
 type devKeys struct {
-	Key string `json:"jwt_key"` // one secret for both roles, so that one token can have both
+	Key     string `json:"jwt_key"`                  // one secret for both roles, so that one token can have both
+	Cluster string `json:"cluster_secret,omitempty"` // of the nodes of one process; empty in files from before there were any
+}
+
+func (k *devKeys) file() []byte {
+	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // for a file that only the owner can read
+	if err != nil {
+		panic(err) // two texts
+	}
+	return append(b, '\n')
+}
+
+func randomSecret() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
 // loadDevKeys reads the keys of --dev in dir, making them the first time.
@@ -39,6 +54,19 @@ func loadDevKeys(dir string) (devKeys, error) {
 	}
 	if err != nil {
 		return devKeys{}, fmt.Errorf("keys of --dev: %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// loadClusterKeys is loadDevKeys with a secret for the nodes of one process in any case.
+func loadClusterKeys(dir string) (devKeys, error) {
+	k, err := loadDevKeys(dir)
+	if err != nil || k.Cluster != "" {
+		return k, err
+	}
+	k.Cluster = randomSecret()
+	if err := writePrivate(filepath.Join(dir, devKeysFile), k.file()); err != nil {
+		return k, fmt.Errorf("keys of --dev: %w", err)
 	}
 	return k, nil
 }
@@ -63,15 +91,10 @@ func readPrivate(path string) ([]byte, error) {
 // makeDevKeys writes beside the file, under a name that nobody can have prepared, and renames, so that a crash
 // never leaves half a file.
 func makeDevKeys(dir, path string) (devKeys, error) {
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails
-	k := devKeys{Key: base64.RawURLEncoding.EncodeToString(secret)}
-	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // to a file that only the owner can read
+	k := devKeys{Key: randomSecret(), Cluster: randomSecret()}
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		err = writePrivate(path, append(b, '\n'))
+		err = writePrivate(path, k.file())
 	}
 	if err != nil {
 		return devKeys{}, fmt.Errorf("keys of --dev: %w", err)
@@ -99,32 +122,44 @@ func writePrivate(path string, b []byte) error {
 // WriteBanner writes what a newcomer needs to try the hub that --dev started: its URL, a token, and
 // lines to paste into two terminals. It writes nothing without --dev.
 func (a *App) WriteBanner(w io.Writer, version string) error {
-	if !a.cfg.Dev {
+	return writeBanner(w, version, []*App{a})
+}
+
+// writeBanner is WriteBanner for the nodes of one process: one subscribes at the first, and publishes at the last.
+func writeBanner(w io.Writer, version string, nodes []*App) error {
+	first, last := nodes[0], nodes[len(nodes)-1]
+	if !first.cfg.Dev {
 		return nil
 	}
 	publish, all := "-H 'Authorization: Bearer '\"$TOKEN\" ", "  Token   made with the keys you gave: set TOKEN to one that may publish\n"
-	if t := a.devToken; t != "" {
+	if t := first.devToken; t != "" {
 		publish = "-H 'Authorization: Bearer " + t + "' "
 		all = "  Token   " + t + "\n          publish and subscribe, every topic (*), never expires; for this machine only\n"
 	}
-	url, curl := a.URL(), "curl "
-	if path, ok := strings.CutPrefix(a.Addr(), "unix:"); ok {
+	curl := "curl "
+	if path, ok := strings.CutPrefix(first.Addr(), "unix:"); ok { // of one node alone
 		curl = "curl --unix-socket '" + path + "' "
+	}
+	hubs, here, there := "  Hub     "+first.URL()+"\n", "", ""
+	if len(nodes) > 1 {
+		hubs, here, there = "", ", at node 1", fmt.Sprintf(", at node %d", len(nodes))
+		for i, n := range nodes {
+			hubs += fmt.Sprintf("  Node %d  %s\n", i+1, n.URL())
+		}
 	}
 	_, err := fmt.Fprintf(w, `
 Cinnabar %s, development mode: only this machine can connect, anybody on it can read along.
 
-  Hub     %s
-%s
-Subscribe in one terminal:
+%s%s
+Subscribe in one terminal%s:
 
   %s-N '%s?topic=hello'
 
-Publish from another:
+Publish from another%s:
 
   %s%s-d topic=hello -d 'data=Hello, world' '%s'
 
-`, version, url, all, curl, url, curl, publish, url)
+`, version, hubs, all, here, curl, first.URL(), there, curl, publish, last.URL())
 	return err
 }
 

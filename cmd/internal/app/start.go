@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +21,7 @@ import (
 )
 
 func (a *App) start(ctx context.Context) error {
-	public, adminListeners, err := a.open(ctx)
+	s, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,14 +32,15 @@ func (a *App) start(ctx context.Context) error {
 	a.life.add(step{name: "admin server", limit: stopAdmin, must: true, run: func(ctx context.Context) error {
 		return shutdown(ctx, adminServer, a.log)
 	}})
-	for _, l := range adminListeners {
+	for _, l := range s.admin {
 		a.goServe(adminServer, l, false)
 	}
 
-	log, err := openTransport(ctx, &a.cfg, a.proofs, a.log)
+	log, err := a.openLog(ctx)
 	if err != nil {
 		return err
 	}
+	a.transport = log
 	a.life.add(step{name: "transport", limit: stopTransport, must: true, run: log.Close})
 	metrics.RegisterTransport(a.registry, log.Stats)
 	if err := a.startAuth(ctx); err != nil {
@@ -46,6 +49,12 @@ func (a *App) start(ctx context.Context) error {
 	h, err := a.startHub(ctx, log)
 	if err != nil {
 		return err
+	}
+	public := s.public
+	if len(public) == 0 {
+		if public, err = a.openLate(ctx); err != nil {
+			return err
+		}
 	}
 	handler := h.Handler()
 	if a.cfg.Dev {
@@ -60,86 +69,6 @@ func (a *App) start(ctx context.Context) error {
 		a.goServe(server, l, a.cert != nil)
 	}
 	return nil
-}
-
-// open opens the listeners first, so that a port that is taken is told before anything else is touched.
-func (a *App) open(ctx context.Context) (public, adminListeners []net.Listener, err error) {
-	public, adminListeners, err = a.listeners(ctx)
-	all := append(append([]net.Listener(nil), public...), adminListeners...)
-	a.life.add(step{name: "listeners", limit: stopAdmin, must: true, run: func(ctx context.Context) error {
-		for _, l := range all { // for a start that failed; the servers have closed them otherwise
-			_ = l.Close()
-		}
-		return a.wait(ctx)
-	}})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := a.judge(public, adminListeners); err != nil {
-		return nil, nil, err
-	}
-	a.addr = address(public[0])
-	if len(adminListeners) > 0 {
-		a.adminAddr = address(adminListeners[0])
-	}
-	return public, adminListeners, nil
-}
-
-// judge tells what other machines can reach. It looks at the sockets that were really opened: Validate sees neither
-// those that another process handed over nor what a name resolves to.
-func (a *App) judge(public, adminListeners []net.Listener) error {
-	warn := func(format string, l net.Listener) {
-		a.log.Warn("configuration", "warning", fmt.Sprintf(format, address(l)))
-	}
-	for _, l := range public {
-		switch {
-		case !reachable(l):
-		case a.cfg.Dev:
-			return notForDev(l)
-		case a.cert == nil:
-			warn("plain HTTP on %s: tokens can be read on the way unless a proxy in front ends TLS", l)
-		}
-	}
-	for _, l := range adminListeners {
-		switch {
-		case !reachable(l):
-		case a.cfg.Dev:
-			return notForDev(l)
-		default:
-			warn("the admin listener %s can be reached from other machines; profiles and metrics tell a lot about a hub", l)
-		}
-	}
-	return nil
-}
-
-func notForDev(l net.Listener) error {
-	return fmt.Errorf("--dev: the socket %s is not on a loopback address; --dev stays on this machine", address(l))
-}
-
-// listeners opens what --listen and --admin-listen name. Sockets that a service manager passed are used
-// for --listen systemd, and when --listen was not given.
-func (a *App) listeners(ctx context.Context) (public, adminListeners []net.Listener, err error) {
-	if a.cfg.Listen == kindSystemd || a.cfg.ListenUnset {
-		public, adminListeners = activated()
-	}
-	if len(public) == 0 {
-		if a.cfg.Listen == kindSystemd {
-			return nil, adminListeners, errors.New("listen on systemd: the service manager passed no socket")
-		}
-		l, err := listen(ctx, a.cfg.Listen)
-		if err != nil {
-			return nil, adminListeners, err
-		}
-		public = append(public, l)
-	}
-	if len(adminListeners) == 0 && a.cfg.AdminListen != "" {
-		l, err := listen(ctx, a.cfg.AdminListen)
-		if err != nil {
-			return public, nil, fmt.Errorf("admin: %w", err)
-		}
-		adminListeners = append(adminListeners, l)
-	}
-	return public, adminListeners, nil
 }
 
 // startAuth completes the keys with those that New could not read: the ones of --dev, which lie in the
@@ -179,7 +108,7 @@ func (a *App) startAuth(ctx context.Context) error {
 // addDevKeys gives the generated key to the roles that have none. Only if both have it there is a token to
 // print: one that never expires is not signed with a key that the operator may use elsewhere.
 func (a *App) addDevKeys() error {
-	k, err := loadDevKeys(a.cfg.DataDir)
+	k, err := loadDevKeys(cmp.Or(a.devDir, a.cfg.DataDir))
 	if err != nil {
 		return err
 	}
@@ -225,10 +154,38 @@ func (a *App) startHub(ctx context.Context, log transport.Transport) (*hub.Hub, 
 	return h, a.awaitReady(ctx, h)
 }
 
+// openLog opens the log. On the nodes of a cluster that takes until enough of the others are there, for as long as ctx
+// lasts: they may have been started in any order, or be waiting for a machine. The admin listener answers meanwhile.
+func (a *App) openLog(ctx context.Context) (transport.Transport, error) {
+	if a.cfg.clustered() {
+		begin, opened := time.Now(), make(chan struct{})
+		var told sync.WaitGroup
+		told.Go(func() {
+			tick := time.NewTicker(waitNotice)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					a.log.Info("waiting for the log: its servers are not there yet, or not enough of them", "for", time.Since(begin).Round(time.Second))
+				case <-opened:
+					return
+				}
+			}
+		})
+		defer told.Wait()
+		defer close(opened)
+	}
+	return openTransport(ctx, &a.cfg, a.proofs, a.log)
+}
+
 // awaitReady waits for the hub's follower. A hub that takes longer serves nevertheless: it refuses by
 // itself what it cannot do yet, and gets well without a restart.
 func (a *App) awaitReady(ctx context.Context, h *hub.Hub) error {
-	patience, cancel := context.WithTimeout(ctx, startPatience)
+	limit := startPatience
+	if a.cfg.clustered() {
+		limit = clusterPatience
+	}
+	patience, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -257,11 +214,4 @@ func (a *App) goServe(s *http.Server, l net.Listener, overTLS bool) {
 			a.fail(fmt.Errorf("serve %s: %w", address(l), err))
 		}
 	})
-}
-
-func address(l net.Listener) string {
-	if l.Addr().Network() == "unix" {
-		return "unix:" + l.Addr().String()
-	}
-	return l.Addr().String()
 }

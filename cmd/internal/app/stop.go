@@ -18,9 +18,35 @@ func (a *App) drain(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	// A lone node has nobody to spread its clients over: all streams end now, and come back at times
-	// that their retry fields spread.
-	return h.Drain(ctx, 0)
+	spread := a.spread(ctx)
+	if spread > 0 {
+		a.log.Info("ending streams", "over", spread.Round(time.Millisecond), "other_nodes", true)
+	}
+	return h.Drain(ctx, spread)
+}
+
+// Streams of a node that leaves others behind end over this part of what is left of the time, and not over more than this.
+// The rest is for those that take their last event slowly.
+const (
+	spreadPart = 0.7
+	spreadMost = 20 * time.Second
+)
+
+// spread is the time over which streams end, so that the other nodes are not met by all clients at once (SUB-38). A lone
+// node has nobody to spread its clients over: all streams end now, and come back at times that their retry fields spread.
+func (a *App) spread(ctx context.Context) time.Duration {
+	if !a.cfg.clustered() || a.alone.Load() {
+		return 0
+	}
+	// A log that knows nothing of the other nodes may still have some.
+	if l, ok := a.transport.(interface{ Peers() int }); ok && l.Peers() == 0 {
+		return 0
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok { // the step has a limit
+		return spreadMost
+	}
+	return max(0, min(spreadMost, time.Duration(spreadPart*float64(time.Until(deadline)))))
 }
 
 // Reload reads the keys and the certificate again. What cannot be read leaves the old one in use,
