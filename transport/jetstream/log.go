@@ -7,7 +7,7 @@
 // server; append.go, follow.go, scan.go and locate.go are the four things that a log does, window.go keeps
 // recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; space.go and
 // health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left;
-// control.go, peers.go and cluster.go are how the nodes know and steer each other.
+// control.go, peers.go and gather.go are how the nodes know and steer each other.
 package jetstream
 
 import (
