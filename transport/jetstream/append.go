@@ -59,8 +59,10 @@ func (l *Log) append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 	if l.opts.MaxBytes > 0 && n > l.opts.MaxBytes {
 		return transport.Entry{}, fmt.Errorf("%w: %d bytes, at most %d are retained", transport.ErrTooLarge, n, l.opts.MaxBytes)
 	}
-	if err := l.space.take(n); err != nil {
-		return transport.Entry{}, err
+	if !l.opts.clustered() { // elsewhere the local disk is one of several
+		if err := l.space.take(n); err != nil {
+			return transport.Entry{}, err
+		}
 	}
 	p, err := l.tail.begin(ctx, l.opts.PublishTimeout)
 	if err != nil {
@@ -74,7 +76,7 @@ func (l *Log) append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 	e := transport.Entry{Pos: transport.Position(ack.Sequence), Update: u}
 	if u.ID == "" {
 		named := *u
-		named.ID = l.identity.codec.Encode(ack.Sequence, eventid.Check(nonce))
+		named.ID = l.identity.Load().codec.Encode(ack.Sequence, eventid.Check(nonce))
 		e.Update = &named
 	}
 	l.newest.raise(e)

@@ -211,18 +211,6 @@ func (c *control) self(ctx context.Context) transport.Node {
 // followed is up to where the follower has handed out everything that it follows.
 func (l *Log) followed() transport.Position { return transport.Position(l.follower.reached.Load()) }
 
-// mode names how the log is kept.
-func (o Options) mode() string {
-	switch {
-	case o.Servers != nil:
-		return "external"
-	case o.Cluster != nil:
-		return "cluster"
-	default:
-		return modeStandalone
-	}
-}
-
 // DrainNode takes a node out of service; see transport.Cluster.
 func (l *Log) DrainNode(ctx context.Context, name string) error { return l.order(ctx, name, verbDrain) }
 

@@ -20,8 +20,6 @@ const (
 	identitySuffix = ".identity" // after the prefix: a second copy of what the event ids depend on
 )
 
-const modeStandalone = "standalone"
-
 // ErrLocked means that another process uses the data directory.
 var ErrLocked = errors.New("in use by another process")
 
@@ -53,7 +51,8 @@ func checkMode(dir, mode string) error {
 	case err == nil && strings.TrimSpace(string(found)) == mode:
 		return nil
 	case err == nil && len(found) > 0:
-		return fmt.Errorf("jetstream: data directory %q was written by a hub in mode %q and cannot be used in mode %q; take an empty one",
+		return fmt.Errorf("jetstream: data directory %q was written by a hub in mode %q and cannot be used in mode %q; "+
+			"to take the history along, run \"cinnabar backup\" in the old mode, take an empty directory, and run \"cinnabar restore\" in the new one",
 			dir, strings.TrimSpace(string(found)), mode)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("jetstream: data directory %q is not readable: %w", dir, err)

@@ -80,7 +80,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"PublishTimeout":      {Dir: "x", PublishTimeout: -1},
 		"at least 100ms":      {Dir: "x", MaxAge: time.Millisecond},
 		"at most":             {Dir: "x", MaxUpdateBytes: 1 << 30},
-		`prefix "a.b" is not`: {Dir: "x", Prefix: "a.b"},
+		`Prefix "a.b" is not`: {Dir: "x", Prefix: "a.b"},
 	} {
 		if _, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v; want %q", o, err, name)

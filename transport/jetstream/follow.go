@@ -156,8 +156,7 @@ func (f *follower) follow(ctx context.Context) error {
 		return fmt.Errorf("create consumer: %w", err)
 	}
 	defer f.forget(ctx, cons.CachedInfo().Name)
-	// a message larger than what is asked for would never come
-	reader, err := cons.Messages(jetstream.PullMaxBytes(max(pullBytes, 2*int(l.opts.maxPayload()))), jetstream.PullExpiry(pullExpiry),
+	reader, err := cons.Messages(jetstream.PullMaxBytes(l.pullBytes()), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		return fmt.Errorf("read consumer: %w", err)
@@ -185,7 +184,7 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 		e, known := l.tail.get(pos) // appended here: no need to decode it again
 		if !known {
-			e, err = decode(l.identity.codec, pos, m.Headers(), m.Data())
+			e, err = decode(l.identity.Load().codec, pos, m.Headers(), m.Data())
 		}
 		if err != nil { // something else wrote into the stream
 			l.opts.Logger.Error("entry skipped", slog.Any("error", err))
@@ -274,6 +273,9 @@ func (f *follower) fill(ctx context.Context, next transport.Position) error {
 	}
 	return nil
 }
+
+// pullBytes is how much the server may send ahead. A message larger than what is asked for would never come.
+func (l *Log) pullBytes() int { return max(pullBytes, 2*int(l.conn.nc.MaxPayload())) }
 
 // forget deletes a consumer that is of no more use; if that fails, the server does so after a minute.
 func (f *follower) forget(ctx context.Context, name string) {

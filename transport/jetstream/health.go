@@ -64,7 +64,10 @@ func (l *Log) monitor(ctx context.Context) {
 		case <-l.poke:
 		case <-ticker.C:
 		}
-		trouble := l.server.trouble()
+		trouble := ""
+		if l.server != nil {
+			trouble = l.server.trouble()
+		}
 		if trouble == "" && restarted {
 			// publishers wait for it: positions that were lost must not be given again before
 			if err := l.forgetLost(ctx); err != nil {

@@ -20,6 +20,9 @@ import (
 
 // settleIdentity returns the identity of the log that info tells of, and whether it had to be restored.
 func (l *Log) settleIdentity(ctx context.Context, info *jetstream.StreamInfo, created bool) (identity, error) {
+	if l.opts.clustered() { // the others have it
+		return readIdentity(l.opts.Prefix, info.Config.Metadata)
+	}
 	name := filepath.Join(l.opts.Dir, l.opts.Prefix+identitySuffix)
 	meta := info.Config.Metadata
 	kept, err := readKept(name)

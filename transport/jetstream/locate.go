@@ -38,7 +38,7 @@ func (l *Log) locate(ctx context.Context, eventID string) (transport.Position, e
 	if err != nil {
 		return 0, err
 	}
-	if n, _, ok := l.identity.codec.Decode(eventID); ok && transport.Position(n) <= x.last && n > 0 {
+	if n, _, ok := l.identity.Load().codec.Decode(eventID); ok && transport.Position(n) <= x.last && n > 0 {
 		pos := transport.Position(n)
 		if pos+1 < x.first {
 			return 0, transport.ErrTrimmed
@@ -152,7 +152,7 @@ func (l *Log) getID(ctx context.Context, subject string) (idEntry, error) {
 	}
 	entry := idEntry{revision: uint64(revision), foreign: true}
 	epoch, pos, _ := strings.Cut(string(m.Data), " ")
-	if n, err := strconv.ParseUint(pos, 10, 64); err == nil && epoch == strconv.FormatUint(uint64(l.identity.epoch), 10) {
+	if n, err := strconv.ParseUint(pos, 10, 64); err == nil && epoch == strconv.FormatUint(uint64(l.identity.Load().epoch), 10) {
 		entry.pos, entry.foreign = transport.Position(n), false
 	}
 	return entry, nil
@@ -167,7 +167,7 @@ func (l *Log) putID(ctx context.Context, eventID string, pos transport.Position)
 		m := &nats.Msg{
 			Subject: subject,
 			Header:  nats.Header{nats.ExpectedLastSubjSeqHdr: {strconv.FormatUint(known.revision, 10)}},
-			Data:    fmt.Appendf(nil, "%d %d", l.identity.epoch, pos),
+			Data:    fmt.Appendf(nil, "%d %d", l.identity.Load().epoch, pos),
 		}
 		_, err := l.publish(ctx, m)
 		if fail, ok := errors.AsType[*refusalError](err); !ok || fail.Code != codeWrongLast {

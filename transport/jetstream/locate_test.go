@@ -100,9 +100,9 @@ func TestIndexEntriesOfAnotherLogAreNotBelieved(t *testing.T) {
 	l := open(t, Options{Dir: t.TempDir()})
 	add(t, l, update(0))
 	for id, text := range map[string]string{
-		"other epoch":   fmt.Sprintf("%d 1", l.identity.epoch+1),
-		"beyond":        fmt.Sprintf("%d 999", l.identity.epoch),
-		"not the place": fmt.Sprintf("%d 1", l.identity.epoch),
+		"other epoch":   fmt.Sprintf("%d 1", l.identity.Load().epoch+1),
+		"beyond":        fmt.Sprintf("%d 999", l.identity.Load().epoch),
+		"not the place": fmt.Sprintf("%d 1", l.identity.Load().epoch),
 		"nonsense":      "x",
 	} {
 		if _, err := l.publish(t.Context(), &nats.Msg{Subject: l.subjects.id(id), Data: []byte(text)}); err != nil {
@@ -122,7 +122,7 @@ func TestHubIDIsProvedByItsCheckValue(t *testing.T) {
 	for i := range 10 {
 		add(t, l, update(i))
 	}
-	forged := func(pos uint64) string { return l.identity.codec.Encode(pos, eventid.Check("another nonce")) }
+	forged := func(pos uint64) string { return l.identity.Load().codec.Encode(pos, eventid.Check("another nonce")) }
 	if _, err := l.Locate(t.Context(), forged(8)); !errors.Is(err, transport.ErrUnknown) {
 		t.Errorf("an id from a log whose tail was lost: %v", err)
 	}

@@ -1,9 +1,11 @@
 // Package jetstream is a transport that keeps its log in NATS JetStream: durable, and the same for every
-// node of a hub. In standalone mode, the only one so far, a nats-server runs in this process without a
-// listener and stores its stream in a data directory.
+// node of a hub. It is kept in one of three places, see Options: by a nats-server in this process without a
+// listener (standalone), by one in each of several processes (embedded cluster), or by somebody else's servers
+// (external). Above the connection they are one code.
 //
-// A position is a stream sequence. What is where: dir.go claims the directory, server.go runs the server,
-// stream.go opens the streams, subject.go and envelope.go say how an update is stored, inbox.go asks the
+// A position is a stream sequence. What is where: place.go and options.go check what is configured, dir.go claims
+// the directory, server.go runs the server and routes.go makes it one of several, conn.go connects, open.go opens
+// the streams that stream.go describes, subject.go and envelope.go say how an update is stored, inbox.go asks the
 // server; append.go, follow.go, scan.go and locate.go are the four things that a log does, window.go keeps
 // recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; space.go and
 // health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left;
@@ -30,12 +32,11 @@ import (
 type Log struct {
 	// static after construction
 	opts       Options
-	identity   identity
 	subjects   subjects
 	lock       *flock.Flock
-	server     *embedded
-	nc         *nats.Conn
-	ncEnded    <-chan struct{}
+	server     *embedded // nil when the servers are somebody else's
+	conn       *conn
+	nc         *nats.Conn // of conn
 	js         jetstream.JetStream
 	inbox      *inbox
 	reads      chan struct{}   // a place for each read of the store under way
@@ -44,6 +45,7 @@ type Log struct {
 	poke       chan struct{} // makes the monitor look
 	background sync.WaitGroup
 
+	identity atomic.Pointer[identity] // changes when the stream was made anew or restored
 	health   *health
 	space    headroom
 	refusals refusals
@@ -68,26 +70,22 @@ type counters struct {
 	appendNanos                                                              atomic.Int64
 }
 
-// Open starts the embedded server on the data directory and opens the log, or makes it. ctx bounds the
-// opening only. Errors name the directory when it cannot be used; ErrLocked means another process has it.
+// Open opens the log, or makes it; see Options for where. ctx bounds the opening only: where other nodes or
+// servers are needed, Open waits for them until it ends. Errors name the directory when it cannot be used;
+// ErrLocked means another process has it.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	lock, err := claimDir(o.Dir, modeStandalone)
-	if err != nil {
-		return nil, err
-	}
 	life, shut := context.WithCancelCause(context.WithoutCancel(ctx))
 	l := &Log{
-		opts: o, subjects: newSubjects(o.Prefix, o.HubURL), lock: lock,
+		opts: o, subjects: newSubjects(o.Prefix, o.HubURL), conn: newConn(),
 		closed: life.Done(), shut: shut, poke: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), health: newHealth(), tail: newTail(o.WindowBytes), window: newWindow(o.WindowBytes),
 		space: headroom{dir: o.Dir, minFree: o.MinFree}, refusals: refusals{log: o.Logger},
 	}
 	l.follower = newFollower(l)
-	l.server = newEmbedded(o, l.nudge)
 	if err := l.open(ctx); err != nil {
 		l.release()
 		return nil, err
@@ -96,55 +94,96 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	return l, nil
 }
 
-// open starts the server and everything that speaks to it.
+// open starts the server, if it is ours, and everything that speaks to it.
 func (l *Log) open(ctx context.Context) error {
-	if err := l.server.start(ctx); err != nil {
-		return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
-	}
-	ended := make(chan struct{})
-	l.inbox = newInbox(l.closed) // before there is a connection that may break
-	nc, err := l.server.connect(l.opts, func() { close(ended) }, l.inbox.cutAll)
-	if err != nil {
+	if err := l.connect(ctx); err != nil {
 		return err
 	}
-	l.nc, l.ncEnded = nc, ended
-	if l.js, err = jetstream.New(nc); err != nil {
+	var err error
+	if l.js, err = jetstream.New(l.nc); err != nil {
 		return fmt.Errorf("jetstream: %w", err)
 	}
-	if err := l.inbox.open(nc); err != nil {
+	if err := l.openLog(ctx); err != nil {
+		if l.opts.Dir != "" {
+			err = fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
+		}
 		return err
 	}
-	info, created, err := openStream(ctx, l.js, logConfig(l.opts))
-	if err != nil {
-		return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
+	if l.opts.NoIDIndex {
+		return nil
 	}
-	if l.identity, err = l.settleIdentity(ctx, info, created); err != nil {
-		return err
-	}
-	if !l.opts.NoIDIndex {
-		if _, _, err := openStream(ctx, l.js, idsConfig(l.opts)); err != nil {
-			return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
-		}
-		if err := l.mendIndex(ctx); ctx.Err() != nil {
-			return fmt.Errorf("jetstream: open: %w", context.Cause(ctx))
-		} else if err != nil { // recent history still knows these ids
-			l.opts.Logger.Warn("event ids of the last run are not all indexed", slog.Any("error", err))
-		}
+	if err := l.mendIndex(ctx); ctx.Err() != nil {
+		return fmt.Errorf("jetstream: open: %w", context.Cause(ctx))
+	} else if err != nil { // recent history still knows these ids
+		l.opts.Logger.Warn("event ids of the last run are not all indexed", slog.Any("error", err))
 	}
 	return nil
+}
+
+// connect starts the server, if it is ours, and makes the connection.
+func (l *Log) connect(ctx context.Context) (err error) {
+	dialing := func() { l.conn.dials.Add(1) }
+	var place []nats.Option
+	urls := ""
+	if s := l.opts.Servers; s != nil {
+		urls = s.urls()
+		if place, err = s.dial(dialing); err != nil {
+			return err
+		}
+	} else {
+		if l.lock, err = claimDir(l.opts.Dir, l.opts.mode()); err != nil {
+			return err
+		}
+		if l.server, err = newEmbedded(l.opts, l.nudge); err != nil {
+			return err
+		}
+		if err := l.server.start(ctx); err != nil {
+			return fmt.Errorf("%w (data directory %q)", err, l.opts.Dir)
+		}
+		place = l.server.dial(dialing)
+	}
+	l.inbox = newInbox(l.closed)
+	l.conn.onDisconnect(l.inbox.cutAll) // before there is a connection that may break
+	if err := l.conn.connect(ctx, l.opts, place, urls); err != nil {
+		return err
+	}
+	l.nc = l.conn.nc
+	if most, needed := l.nc.MaxPayload(), int64(l.opts.maxPayload()); most < needed {
+		l.opts.Logger.Info("the servers take smaller messages than the largest update may need",
+			slog.Int64("bytes", most), slog.Int64("needed", needed))
+	}
+	return l.inbox.open(l.nc)
+}
+
+// openLog opens the streams, or makes them.
+func (l *Log) openLog(ctx context.Context) error {
+	info, created, err := l.openStream(ctx, logConfig(l.opts))
+	if err != nil {
+		return err
+	}
+	id, err := l.settleIdentity(ctx, info, created)
+	if err != nil {
+		return err
+	}
+	l.identity.Store(&id)
+	if !l.opts.NoIDIndex {
+		_, _, err = l.openStream(ctx, idsConfig(l.opts))
+	}
+	return err
 }
 
 // release gives everything back, in the reverse order of open.
 func (l *Log) release() {
 	l.shut(transport.ErrClosed)
 	l.background.Wait()
-	if l.nc != nil {
-		l.nc.Close()
-		<-l.ncEnded
+	l.conn.close()
+	if l.server != nil {
+		l.server.stop()
 	}
-	l.server.stop()
 	l.window.reset()
-	l.closedErr = l.lock.Close()
+	if l.lock != nil {
+		l.closedErr = l.lock.Close()
+	}
 }
 
 // Close waits for pending appends, stops the follower, and ends the server; see transport.Transport. When

@@ -181,8 +181,8 @@ func TestTheWindowGivesUpWhatDoesNotFit(t *testing.T) {
 func TestAPanicWhileFillingTheWindowHangsNobody(t *testing.T) {
 	l := open(t, Options{Dir: t.TempDir()})
 	add(t, l, update(1))
-	codec := l.identity.codec
-	l.identity.codec = nil // decoding panics
+	id := l.identity.Load()
+	l.identity.Store(&identity{epoch: id.epoch}) // decoding panics
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -191,7 +191,7 @@ func TestAPanicWhileFillingTheWindowHangsNobody(t *testing.T) {
 		}()
 		scan(t, l, 0, 1)
 	}()
-	l.identity.codec = codec
+	l.identity.Store(id)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, err := range l.Scan(ctx, 0, 1, nil) {

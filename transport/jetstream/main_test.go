@@ -12,7 +12,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	hurry()
+	goleak.VerifyTestMain(tests{m})
+}
+
+// tests ends what outlives the single test.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	defer stopShared()
+	return m.M.Run()
 }
 
 func TestTransport(t *testing.T) {

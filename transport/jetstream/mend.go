@@ -43,7 +43,7 @@ func (l *Log) mendOnce(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		if _, _, own := l.identity.codec.Decode(e.Update.ID); own {
+		if _, _, own := l.identity.Load().codec.Decode(e.Update.ID); own {
 			continue
 		}
 		err = l.putID(ctx, e.Update.ID, e.Pos)

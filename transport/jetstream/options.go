@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -11,12 +10,12 @@ import (
 
 // Options configures a log. Where it is kept is one of three modes: a server of its own on Dir (standalone),
 // a server on Dir that is one of an embedded Cluster, or Servers that are already there. Dir is required
-// unless Servers is given; the zero value of everything else is usable.
+// unless Servers is given, and is not used then; the zero value of everything else is usable.
 type Options struct {
 	Servers  *Servers // NATS servers that are there already; nil = a server in this process
 	Cluster  *Cluster // the server in this process is one of several; nil = it is alone
-	Node     string   // this node's name, different on each: letters, digits, _ and -; empty = made from host name and process
-	Replicas int      // copies of the log, 1, 3 or 5; 0 = 3 if there are so many servers with JetStream, else 1
+	Node     string   // this node's name, different on each: letters, digits, _ and -; empty = made from host name and chance; a Cluster needs one
+	Replicas int      // copies of the log, 1, 3 or 5; 0 = 3 if there are so many servers with JetStream, else 1, and those of a log that exists
 	Follow   Mode     // empty = FollowAuto
 	// MaxFilters is how many subjects a follower of what is of interest subscribes to, before it takes wider ones
 	// for those of a whole origin; 0 = 20,000 (some 50 MB of memory over the whole cluster).
@@ -32,7 +31,7 @@ type Options struct {
 	MinFree     int64         // bytes to leave free on the disk; 0 = 16 MiB, or an eighth of a disk smaller than 128 MiB
 
 	PublishTimeout time.Duration // how long an update is sent again before it is ErrUnavailable; 0 = 10s
-	MaxUpdateBytes int64         // an update whose texts have this many bytes always fits; 0 = 1 MiB, at most 30 MiB
+	MaxUpdateBytes int64         // an update whose texts have this many bytes always fits, if Servers take it; 0 = 1 MiB, at most 30 MiB
 	WindowBytes    int64         // bound of recent history kept in memory for those who resume; 0 = 64 MiB
 	NoIDIndex      bool          // publishers' ids are found in recent history only
 	MaxIDs         int64         // publishers' ids in the index, oldest forgotten first; 0 = 250,000 (some 56 MB of memory)
@@ -86,31 +85,29 @@ const (
 	duplicatesWindow      = 30 * time.Second // longer than any PublishTimeout that is not set by hand
 )
 
-var validPrefix = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var (
+	validPrefix   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	validReplicas = []int{0, 1, 3, 5}
+)
 
 // withDefaults returns o with its zero fields filled in, or an error that names the field.
 func (o Options) withDefaults() (Options, error) {
-	if o.Dir == "" {
-		return o, errors.New("jetstream: no data directory")
+	if err := o.checkPlace(); err != nil {
+		return o, err
 	}
-	for name, v := range map[string]int64{
-		"SyncInterval": int64(o.SyncInterval), "MaxMessages": o.MaxMessages, "MaxBytes": o.MaxBytes, "MaxAge": int64(o.MaxAge),
-		"MinFree": o.MinFree, "PublishTimeout": int64(o.PublishTimeout), "MaxUpdateBytes": o.MaxUpdateBytes,
-		"WindowBytes": o.WindowBytes, "MaxIDs": o.MaxIDs, "MaxFilters": int64(o.MaxFilters),
-	} {
-		if v < 0 {
-			return o, fmt.Errorf("jetstream: %s is negative", name)
-		}
-	}
-	if o.MaxAge > 0 && o.MaxAge < minMaxAge {
-		return o, fmt.Errorf("jetstream: MaxAge is %v, at least %v is needed", o.MaxAge, minMaxAge)
-	}
-	if o.MaxUpdateBytes > maxMaxUpdateBytes {
-		return o, fmt.Errorf("jetstream: MaxUpdateBytes is %d, at most %d is possible", o.MaxUpdateBytes, maxMaxUpdateBytes)
+	if err := o.checkLimits(); err != nil {
+		return o, err
 	}
 	if o.Prefix != "" && !validPrefix.MatchString(o.Prefix) {
-		return o, fmt.Errorf("jetstream: prefix %q is not made of letters, digits, _ and -", o.Prefix)
+		return o, fmt.Errorf("jetstream: Prefix %q is not made of letters, digits, _ and -", o.Prefix)
 	}
+	if o.mode() == modeExternal {
+		o.Dir = ""
+	}
+	if o.Node == "" {
+		o.Node = someNode()
+	}
+	o.Follow = orElse(o.Follow, FollowAuto)
 	o.SyncInterval = orElse(o.SyncInterval, time.Second)
 	o.PublishTimeout = orElse(o.PublishTimeout, defaultPublishTimeout)
 	o.MaxUpdateBytes = orElse(o.MaxUpdateBytes, defaultMaxUpdateBytes)
@@ -120,6 +117,36 @@ func (o Options) withDefaults() (Options, error) {
 	o.Prefix = orElse(o.Prefix, defaultPrefix)
 	o.Logger = orElse(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
+}
+
+// checkLimits looks at what is a number.
+func (o Options) checkLimits() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"SyncInterval", int64(o.SyncInterval)},
+		{"MaxMessages", o.MaxMessages},
+		{"MaxBytes", o.MaxBytes},
+		{"MaxAge", int64(o.MaxAge)},
+		{"MinFree", o.MinFree},
+		{"PublishTimeout", int64(o.PublishTimeout)},
+		{"MaxUpdateBytes", o.MaxUpdateBytes},
+		{"WindowBytes", o.WindowBytes},
+		{"MaxIDs", o.MaxIDs},
+		{"MaxFilters", int64(o.MaxFilters)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("jetstream: %s is negative", f.name)
+		}
+	}
+	if o.MaxAge > 0 && o.MaxAge < minMaxAge {
+		return fmt.Errorf("jetstream: MaxAge is %v, at least %v is needed", o.MaxAge, minMaxAge)
+	}
+	if o.MaxUpdateBytes > maxMaxUpdateBytes {
+		return fmt.Errorf("jetstream: MaxUpdateBytes is %d, at most %d is possible", o.MaxUpdateBytes, maxMaxUpdateBytes)
+	}
+	return nil
 }
 
 // orElse returns v, or def if v is the zero value.

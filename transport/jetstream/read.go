@@ -71,7 +71,7 @@ func (l *Log) readStore(ctx context.Context, after, upto transport.Position, n i
 		}
 		gap = miss(pos - 1)
 		next = pos
-		e, err := decode(l.identity.codec, pos, m.Header, m.Data)
+		e, err := decode(l.identity.Load().codec, pos, m.Header, m.Data)
 		if err != nil { // something else wrote into the stream
 			l.opts.Logger.Error("entry skipped", "error", err)
 			continue
@@ -99,7 +99,7 @@ func (l *Log) at(ctx context.Context, pos transport.Position) (transport.Entry, 
 	default:
 		return transport.Entry{}, false, fmt.Errorf("%w: read position %d: %s", transport.ErrUnavailable, pos, status)
 	}
-	e, err := decode(l.identity.codec, pos, m.Header, m.Data)
+	e, err := decode(l.identity.Load().codec, pos, m.Header, m.Data)
 	return e, err == nil, err
 }
 

@@ -30,8 +30,8 @@ type embedded struct {
 	current atomic.Pointer[server.Server]
 }
 
-func newEmbedded(o Options, onError func()) *embedded {
-	return &embedded{
+func newEmbedded(o Options, onError func()) (*embedded, error) {
+	e := &embedded{
 		opts: server.Options{
 			ServerName: o.Prefix, DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
 			JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: maxMemory,
@@ -40,6 +40,12 @@ func newEmbedded(o Options, onError func()) *embedded {
 		},
 		logger: serverLog{log: o.Logger, onError: onError},
 	}
+	if o.Cluster != nil {
+		if err := joinCluster(&e.opts, o); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
 }
 
 // maxPending is how much may wait for our connection before the server cuts it for slowness: what all reads and
@@ -95,6 +101,19 @@ func (e *embedded) InProcessConn() (net.Conn, error) {
 	return nil, errors.New("jetstream: the server is not running")
 }
 
+// dial returns the options of a client connection to the server; dialing is called before each attempt.
+func (e *embedded) dial(dialing func()) []nats.Option {
+	return []nats.Option{
+		nats.InProcessServer(inProcess(func() (net.Conn, error) { dialing(); return e.InProcessConn() })),
+		nats.UserInfo(e.opts.Username, e.opts.Password), // empty when the server is alone: nobody else can reach it
+		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(0, 0),
+	}
+}
+
+type inProcess func() (net.Conn, error)
+
+func (f inProcess) InProcessConn() (net.Conn, error) { return f() }
+
 // trouble returns what the server says is wrong with its store, "" for nothing. The server measures its own
 // readiness by a millisecond of the clock, which a process that was stopped meanwhile has not had: what is
 // truly wrong is so three times.
@@ -113,22 +132,6 @@ func (e *embedded) trouble() (text string) {
 	return text
 }
 
-// connect makes the client connection. closed is called when it has ended for good, cut whenever it has broken.
-func (e *embedded) connect(o Options, closed, cut func()) (*nats.Conn, error) {
-	nc, err := nats.Connect("", nats.InProcessServer(e), nats.Name(o.Prefix),
-		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(0, 0),
-		nats.ReconnectBufSize(-1), // a publish on a cut connection fails at once instead of waiting in a buffer
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { cut() }),
-		nats.ClosedHandler(func(*nats.Conn) { closed() }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			o.Logger.Warn("nats connection", slog.Any("error", err))
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("jetstream: connect: %w", err)
-	}
-	return nc, nil
-}
-
 // serverLog hands the server's lines to our logger. Notices are detail for us.
 type serverLog struct {
 	log     *slog.Logger
@@ -136,8 +139,19 @@ type serverLog struct {
 	text    atomic.Pointer[string]
 }
 
+// milder are lines that say less than the server thinks.
+var milder = map[string]slog.Level{
+	"Plaintext passwords detected":      slog.LevelDebug, // they are random, and of this process only
+	"Error trying to connect to route ": slog.LevelWarn,  // nodes start one after the other, and are restarted
+}
+
 func (l *serverLog) line(level slog.Level, format string, v []any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, v...))
+	for prefix, better := range milder {
+		if strings.HasPrefix(text, prefix) {
+			level = better
+		}
+	}
 	switch attr := slog.String("text", text); level {
 	case slog.LevelError:
 		l.text.Store(&text)

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -55,7 +54,7 @@ func readIdentity(name string, meta map[string]string) (identity, error) {
 	return identity{epoch: uint32(epoch), codec: codec}, nil
 }
 
-// logConfig is the configuration of a new log; of an existing one only the limits are compared.
+// logConfig is the configuration of a new log; see openStream for what is compared of an existing one.
 func logConfig(o Options) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:        o.Prefix,
@@ -64,9 +63,13 @@ func logConfig(o Options) jetstream.StreamConfig {
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardOld,
 		Storage:     jetstream.FileStorage,
-		Replicas:    1,
+		Replicas:    o.replicas(),
 		AllowDirect: true,
 		Metadata:    newMetadata(),
+	}
+	if o.followMode() == FollowInterest {
+		// what it costs, a look-up of the subject's last message at each update, is not spent on followers of all
+		c.RePublish = &jetstream.RePublish{Source: o.Prefix + ".u.>", Destination: o.Prefix + ".live.>"}
 	}
 	setLimits(&c, o)
 	c.Duplicates = max(duplicatesWindow, 2*o.PublishTimeout)
@@ -75,6 +78,20 @@ func logConfig(o Options) jetstream.StreamConfig {
 	}
 	return c
 }
+
+// replicas is how many copies a new log is to have.
+func (o Options) replicas() int {
+	switch {
+	case o.Replicas > 0:
+		return o.Replicas
+	case o.mode() == modeExternal, o.mode() == modeCluster && len(o.Cluster.nodes(o.Node)) >= wantedReplicas:
+		return wantedReplicas // of servers that are too few for it, one is asked for then
+	default:
+		return 1
+	}
+}
+
+const wantedReplicas = 3
 
 func setLimits(c *jetstream.StreamConfig, o Options) {
 	c.MaxMsgs, c.MaxBytes, c.MaxAge = unlimited(o.MaxMessages), unlimited(o.MaxBytes), o.MaxAge
@@ -98,7 +115,7 @@ func idsConfig(o Options) jetstream.StreamConfig {
 		Retention:         jetstream.LimitsPolicy,
 		Discard:           jetstream.DiscardOld,
 		Storage:           jetstream.FileStorage,
-		Replicas:          1,
+		Replicas:          o.replicas(),
 		AllowDirect:       true,
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           o.MaxIDs,
@@ -117,34 +134,6 @@ func idsAge(age time.Duration) time.Duration {
 }
 
 func idsName(prefix string) string { return prefix + "-ids" }
-
-// openStream looks a stream up and creates it if it is absent. Of an existing stream it changes nothing but
-// the limits, and these only if they differ, and a duplicates window that is too short for our retries.
-func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (info *jetstream.StreamInfo, created bool, err error) {
-	s, err := js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if s, err = js.CreateStream(ctx, want); err == nil {
-			return s.CachedInfo(), true, nil
-		}
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("jetstream: open stream %q: %w", want.Name, err)
-	}
-	have := s.CachedInfo().Config
-	if have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge &&
-		have.Duplicates >= want.Duplicates {
-		return s.CachedInfo(), false, nil
-	}
-	have.MaxMsgs, have.MaxBytes, have.MaxAge = want.MaxMsgs, want.MaxBytes, want.MaxAge
-	have.Duplicates = max(have.Duplicates, want.Duplicates)
-	if have.MaxAge > 0 {
-		have.Duplicates = min(have.Duplicates, have.MaxAge) // the server insists
-	}
-	if s, err = js.UpdateStream(ctx, have); err != nil {
-		return nil, false, fmt.Errorf("jetstream: change limits of stream %q: %w", want.Name, err)
-	}
-	return s.CachedInfo(), false, nil
-}
 
 // extent is what the stream retains, as the server last told.
 type extent struct {

@@ -24,7 +24,7 @@ func TestOnlyLimitsThatDifferAreChanged(t *testing.T) {
 	if _, err := l.js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	epoch := l.identity.epoch
+	epoch := l.identity.Load().epoch
 	for _, o := range []Options{
 		{Dir: dir},
 		{Dir: dir, MaxMessages: 4, MaxBytes: 1 << 20, MaxAge: 10 * time.Second},
@@ -34,8 +34,8 @@ func TestOnlyLimitsThatDifferAreChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		l = open(t, o)
-		if l.identity.epoch != epoch {
-			t.Errorf("epoch %d became %d", epoch, l.identity.epoch)
+		if l.identity.Load().epoch != epoch {
+			t.Errorf("epoch %d became %d", epoch, l.identity.Load().epoch)
 		}
 		stream, err := l.js.Stream(t.Context(), "cinnabar")
 		if err != nil {
