@@ -27,7 +27,11 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	adminHandler := admin.Handler(admin.Options{Gatherer: a.registry, Ready: a.ready})
+	adminOptions := admin.Options{Gatherer: a.registry, Ready: a.ready}
+	if a.cfg.Transport != "memory" {
+		adminOptions.Cluster = a.clusterOf
+	}
+	adminHandler := admin.Handler(adminOptions)
 	adminServer := newAdminServer(guardHost(adminHandler, a.cfg.PublicURL, false), a.log)
 	a.life.add(step{name: "admin server", limit: stopAdmin, must: true, run: func(ctx context.Context) error {
 		return shutdown(ctx, adminServer, a.log)
@@ -65,6 +69,9 @@ func (a *App) start(ctx context.Context) error {
 		return shutdown(ctx, server, a.log)
 	}})
 	a.life.add(step{name: "streams", limit: a.cfg.DrainDelay + a.cfg.ShutdownTimeout, run: a.drain})
+	if err := a.startOrders(ctx, log); err != nil {
+		return err
+	}
 	for _, l := range public {
 		a.goServe(server, l, a.cert != nil)
 	}
