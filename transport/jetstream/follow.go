@@ -29,7 +29,7 @@ type follower struct {
 	busy    atomic.Bool   // fn runs
 	moved   atomic.Int64  // unix nanoseconds of the last sign of life
 
-	fn func(transport.Entry) // owned by run
+	fn func(transport.Entry) // set by establish, called by run
 
 	mu     sync.Mutex    // guards below
 	ended  chan struct{} // closed when the follower has ended; nil before Follow
@@ -62,18 +62,60 @@ func (l *Log) Follow(ctx context.Context, fn func(transport.Entry)) (transport.I
 	if !f.begin(ended) {
 		return nil, errSecondFollow
 	}
-	l.tail.follow() // before the end of the log is read, so that nothing falls in between
-	x, err := l.freshExtent(ctx)
+	in, run, err := l.establish(ctx, fn)
 	if err != nil {
-		l.tail.unfollow()
 		f.begin(nil)
 		close(ended)
 		return nil, fmt.Errorf("jetstream: follow: %w", err)
 	}
+	go func() { // waited for by Close
+		defer close(ended)
+		ctx, end := l.whileOpen(ctx)
+		defer end()
+		run(ctx)
+	}()
+	return in, nil
+}
+
+// establish makes the follower that the options ask for, at the end of the log, and returns how to run it.
+func (l *Log) establish(ctx context.Context, fn func(transport.Entry)) (transport.Interest, func(context.Context), error) {
+	f := l.follower
+	f.fn = fn
+	if i := l.interest; i != nil {
+		if err := i.follow(ctx, fn); err != nil {
+			return nil, nil, err
+		}
+		return i, func(ctx context.Context) {
+			i.run(ctx)
+			if ctx.Err() == nil { // it cannot be
+				i.fallBack(ctx)
+				f.run(ctx)
+			}
+		}, nil
+	}
+	l.tail.follow() // before the end of the log is read, so that nothing falls in between
+	x, err := l.freshExtent(ctx)
+	if err != nil {
+		l.tail.unfollow()
+		return nil, nil, err
+	}
 	f.reach(x.last)
-	ctx, cancel := context.WithCancelCause(ctx)
-	go f.run(ctx, cancel, fn, ended) // waited for by Close
-	return interest{l}, nil
+	return interest{l}, f.run, nil
+}
+
+// whileOpen returns a context that ends with ctx or with the log. Call end when it is of no more use.
+func (l *Log) whileOpen(ctx context.Context) (open context.Context, end func()) {
+	open, cancel := context.WithCancelCause(ctx)
+	over, watcher := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watcher)
+		select {
+		case <-l.closed:
+			cancel(transport.ErrClosed)
+		case <-over:
+		}
+	}()
+	return open, func() { close(over); <-watcher; cancel(nil) }
 }
 
 // begin reserves the follower, or, with nil, gives it free again.
@@ -87,22 +129,16 @@ func (f *follower) begin(ended chan struct{}) bool {
 	return true
 }
 
-// run follows until ctx ends or the log closes.
-func (f *follower) run(ctx context.Context, cancel context.CancelCauseFunc, fn func(transport.Entry), ended chan<- struct{}) {
-	f.fn = fn
-	defer close(ended)
+// begun reports whether Follow has been called.
+func (f *follower) begun() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended != nil
+}
+
+// run follows until ctx ends.
+func (f *follower) run(ctx context.Context) {
 	defer f.log.tail.unfollow()
-	over := make(chan struct{})
-	watcher := make(chan struct{})
-	go func() {
-		defer close(watcher)
-		select {
-		case <-f.log.closed:
-			cancel(transport.ErrClosed)
-		case <-over:
-		}
-	}()
-	defer func() { close(over); <-watcher; cancel(nil) }()
 	pause := followPause
 	for ctx.Err() == nil {
 		before := f.reached.Load()

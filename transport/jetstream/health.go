@@ -80,7 +80,7 @@ func (l *Log) monitor(ctx context.Context) {
 			if r.well(time.Now()) {
 				l.opts.Logger.Info("the store is well again")
 			}
-			l.health.set(l.follower.stalled())
+			l.health.set(l.stalled())
 			if n, refusing := l.refusals.pending(); refusing && l.space.enough(n) {
 				l.refusals.over()
 			}
@@ -187,6 +187,9 @@ func (l *Log) forgetLost(ctx context.Context) error {
 	l.tail.lose(x.last)
 	l.follower.rewind.Store(uint64(x.last) + 1)
 	l.follower.restart()
+	if l.interest != nil {
+		l.interest.lose(x.last)
+	}
 	return nil
 }
 

@@ -51,6 +51,7 @@ type Log struct {
 	refusals refusals
 	appends  gate
 	follower *follower
+	interest *interestFollower // nil when everything is followed
 	tail     *tail
 	window   *window
 	extents  extents
@@ -74,23 +75,9 @@ type counters struct {
 // servers are needed, Open waits for them until it ends. Errors name the directory when it cannot be used;
 // ErrLocked means another process has it.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	l, life, err := newLog(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.open(ctx); err != nil {
-		l.release()
-		return nil, err
-	}
-	l.background.Go(func() { l.monitor(life) })
-	return l, nil
-}
-
-// newLog makes a log that nothing was opened of yet, and the context that lasts until it is closed.
-func newLog(ctx context.Context, o Options) (*Log, context.Context, error) {
 	o, err := o.withDefaults()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	life, shut := context.WithCancelCause(context.WithoutCancel(ctx))
 	l := &Log{
@@ -100,7 +87,15 @@ func newLog(ctx context.Context, o Options) (*Log, context.Context, error) {
 		space: headroom{dir: o.Dir, minFree: o.MinFree}, refusals: refusals{log: o.Logger},
 	}
 	l.follower = newFollower(l)
-	return l, life, nil
+	if o.followMode() == FollowInterest {
+		l.interest = newInterestFollower(l)
+	}
+	if err := l.open(ctx); err != nil {
+		l.release()
+		return nil, err
+	}
+	l.background.Go(func() { l.monitor(life) })
+	return l, nil
 }
 
 // open starts the server, if it is ours, and everything that speaks to it.
@@ -258,7 +253,7 @@ func (l *Log) Span(ctx context.Context) (transport.Span, error) {
 func (l *Log) Stats() transport.Stats {
 	c := &l.counters
 	x := l.extents.latest()
-	return transport.Stats{
+	s := transport.Stats{
 		Appends:       c.appends.Load(),
 		AppendErrors:  c.appendErrors.Load(),
 		AppendRetries: c.appendRetries.Load(),
@@ -269,6 +264,8 @@ func (l *Log) Stats() transport.Stats {
 		RetainedBytes: x.bytes,
 		Retained:      x.messages,
 	}
+	l.addFollower(&s)
+	return s
 }
 
 // isClosed reports whether Close has come that far.
