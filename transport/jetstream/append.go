@@ -22,6 +22,8 @@ const (
 	retryPause    = 50 * time.Millisecond  // when nobody takes the update
 	fullGrace     = 100 * time.Millisecond // for acknowledgements on their way when the disk becomes full
 	codeWrongLast = 10071                  // wrong last sequence of the subject
+
+	statusUnavailable = 503 // in a refusal
 )
 
 // Append stores u; see transport.Transport. Any number of appends may be under way, each is answered by
@@ -94,6 +96,7 @@ type ack struct {
 }
 
 type refusalError struct {
+	Status      int    `json:"code"`
 	Code        int    `json:"err_code"`
 	Description string `json:"description"`
 }
@@ -106,7 +109,10 @@ func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
 	var last error
 	for attempt := 0; ; attempt++ {
 		state, changed := l.health.get()
-		if errors.Is(state, transport.ErrFull) {
+		if l.opts.clustered() && !errors.Is(state, errEnded) {
+			state = nil // the others may take it, and what is known of them is old
+		}
+		if errors.Is(state, transport.ErrFull) || errors.Is(state, errEnded) {
 			return ack{}, state
 		}
 		if attempt > 0 {
@@ -116,7 +122,11 @@ func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
 		if state != nil { // being mended; the state will change
 			last, pause = state, ackPatience
 		} else {
-			a, err := l.publishOnce(ctx, m, deadline, changed)
+			trouble := changed
+			if l.opts.clustered() {
+				trouble = nil
+			}
+			a, err := l.publishOnce(ctx, m, deadline, trouble)
 			if !errors.Is(err, errAgain) {
 				return a, err
 			}
@@ -159,7 +169,7 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, 
 			if c.cut {
 				return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrDisconnected)
 			}
-			return readAck(c.msgs[0])
+			return l.readAck(c.msgs[0])
 		case <-changed:
 			changed = nil
 			patience.Reset(min(fullGrace, time.Until(deadline)))
@@ -174,7 +184,7 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, 
 }
 
 // readAck tells an acknowledgement from a refusal.
-func readAck(m *nats.Msg) (ack, error) {
+func (l *Log) readAck(m *nats.Msg) (ack, error) {
 	if m.Header.Get(headerStatus) == statusNoServer {
 		return ack{}, fmt.Errorf("%w: %w", errAgain, nats.ErrNoResponders)
 	}
@@ -191,7 +201,12 @@ func readAck(m *nats.Msg) (ack, error) {
 	if a.Error == nil {
 		return ack{}, fmt.Errorf("%w: empty acknowledgement", transport.ErrUnavailable)
 	}
+	if a.Error.Status == statusUnavailable && l.opts.clustered() { // no leader, or one that has trouble: another takes over
+		return ack{}, fmt.Errorf("%w: %w", errAgain, a.Error)
+	}
 	switch a.Error.Code {
+	case codeNotLeader, codeOffline, codeOfflineWhy:
+		return ack{}, fmt.Errorf("%w: %w", errAgain, a.Error)
 	case 10054, 10097: // message or header larger than the stream takes
 		return ack{}, fmt.Errorf("%w: %w", transport.ErrTooLarge, a.Error)
 	case 10023, 10028, 10047: // resources of the server, memory or storage
@@ -209,7 +224,11 @@ func readAck(m *nats.Msg) (ack, error) {
 // still knows it, and the next start notes it. It is not a reason to have the update published again.
 func (l *Log) index(ctx context.Context, id string, pos transport.Position) {
 	// nor is it one to keep the publisher waiting, or to leave off when the publisher has gone
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexPatience)
+	patience := indexPatience
+	if l.opts.clustered() { // over an election: another node is to find it
+		patience = l.opts.PublishTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := l.putID(ctx, id, pos); err != nil {
 		l.opts.Logger.Warn("event id not indexed", slog.String("event_id", id), slog.Uint64("position", uint64(pos)), slog.Any("error", err))

@@ -29,7 +29,8 @@ type follower struct {
 	busy    atomic.Bool   // fn runs
 	moved   atomic.Int64  // unix nanoseconds of the last sign of life
 
-	fn func(transport.Entry) // set by establish, called by run
+	fn    func(transport.Entry) // set by establish, called by run
+	short shortness             // owned by run
 
 	mu     sync.Mutex    // guards below
 	ended  chan struct{} // closed when the follower has ended; nil before Follow
@@ -167,15 +168,22 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if x.replica {
+		return fmt.Errorf("%w: there is no leader", transport.ErrUnavailable)
+	}
 	// the log may have grown beyond it again since
 	if to := f.rewind.Swap(0); to > 0 && to-1 < f.reached.Load() {
 		f.reach(transport.Position(to - 1))
 	}
 	if reached := transport.Position(f.reached.Load()); x.last < reached {
+		if l.opts.clustered() && !f.short.lasts(true) {
+			return fmt.Errorf("%w: the log answers up to %d and was followed up to %d", transport.ErrUnavailable, x.last, reached)
+		}
 		l.opts.Logger.Error("the log has lost its newest entries",
 			slog.Uint64("position", uint64(x.last)), slog.Uint64("followed", uint64(reached)))
 		f.reach(x.last) // or the entries that now take their places would be dropped
 	}
+	f.short.lasts(false)
 	if err := f.fill(ctx, x.first); err != nil { // entries that retention has taken meanwhile
 		return err
 	}
@@ -280,11 +288,20 @@ func (f *follower) fill(ctx context.Context, next transport.Position) error {
 				return err
 			}
 		}
+		read := at // what this replica has, and whether it is known that the log has no more
+		if len(batch) > 0 {
+			read = batch[len(batch)-1].Pos
+		}
+		sure := !l.opts.clustered()
 		for _, stored := range append(batch, transport.Entry{Pos: upto + 1}) {
 			for pos := at + 1; pos < stored.Pos; pos++ {
 				e, ok := l.tail.get(pos)
 				if !ok {
-					if err := x.gap(pos); err != nil && !errors.Is(err, transport.ErrTrimmed) {
+					err := x.gap(pos)
+					if !sure && pos > read && err == nil {
+						err, sure = l.missing(ctx, pos, next-1, true), true
+					}
+					if err != nil && !errors.Is(err, transport.ErrTrimmed) {
 						return err // it is there, and comes with the next consumer
 					}
 					missing++

@@ -51,8 +51,17 @@ const (
 	wellAfter      = time.Minute      // without trouble, until earlier restarts are forgotten
 )
 
-// monitor watches over the server until the log closes: it alone restarts the server.
+// monitor watches over the log until it closes: it alone restarts the server.
 func (l *Log) monitor(ctx context.Context) {
+	if l.opts.clustered() {
+		l.watchCluster(ctx)
+	} else {
+		l.watchStore(ctx)
+	}
+}
+
+// watchStore is the monitor of a log that is kept in this process alone.
+func (l *Log) watchStore(ctx context.Context) {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	var r recovery
@@ -64,10 +73,7 @@ func (l *Log) monitor(ctx context.Context) {
 		case <-l.poke:
 		case <-ticker.C:
 		}
-		trouble := ""
-		if l.server != nil {
-			trouble = l.server.trouble()
-		}
+		trouble := l.server.trouble()
 		if trouble == "" && restarted {
 			// publishers wait for it: positions that were lost must not be given again before
 			if err := l.forgetLost(ctx); err != nil {
@@ -182,15 +188,20 @@ func (l *Log) forgetLost(ctx context.Context) error {
 	}
 	l.opts.Logger.Error("the log has lost its newest entries",
 		slog.Uint64("position", uint64(x.last)), slog.Uint64("known", uint64(pos)))
-	l.newest.lower(x.last)
+	l.shorten(x.last)
+	return nil
+}
+
+// shorten forgets what is known beyond end: what follows there are, or will be, other entries.
+func (l *Log) shorten(end transport.Position) {
+	l.newest.lower(end)
 	l.window.reset()
-	l.tail.lose(x.last)
-	l.follower.rewind.Store(uint64(x.last) + 1)
+	l.tail.lose(end)
+	l.follower.rewind.Store(uint64(end) + 1)
 	l.follower.restart()
 	if l.interest != nil {
-		l.interest.lose(x.last)
+		l.interest.lose(end)
 	}
-	return nil
 }
 
 // nudge makes the monitor look now.

@@ -19,6 +19,7 @@ type inbox struct {
 	nc     *nats.Conn
 	prefix string // of reply subjects, ends with a dot
 	closed <-chan struct{}
+	patience
 
 	mu    sync.Mutex // guards below
 	next  uint64
@@ -37,8 +38,31 @@ type call struct {
 	moved time.Time // of the last message
 }
 
-func newInbox(closed <-chan struct{}) *inbox {
-	return &inbox{prefix: nats.NewInbox() + ".", closed: closed, calls: map[string]*call{}}
+// patience says how long a request waits for an answer.
+type patience struct {
+	quiet    time.Duration // without a message, until the request is sent again
+	total    time.Duration // after which it is not sent again, unless
+	attempts int           // there were fewer
+}
+
+var (
+	// A server in this process answers, unless the disk keeps it waiting.
+	alonePatience = patience{quiet: 5 * time.Second, total: time.Second, attempts: 3}
+	// One of several may be gone, and another one answers.
+	clusterPatience = patience{quiet: 500 * time.Millisecond, total: 5 * time.Second, attempts: 3}
+	// The leader is the only one that can answer, and perhaps there is none.
+	leaderPatience = patience{quiet: 500 * time.Millisecond, total: 400 * time.Millisecond, attempts: 1}
+)
+
+func (o Options) patience() patience {
+	if o.clustered() {
+		return clusterPatience
+	}
+	return alonePatience
+}
+
+func newInbox(closed <-chan struct{}, p patience) *inbox {
+	return &inbox{prefix: nats.NewInbox() + ".", closed: closed, patience: p, calls: map[string]*call{}}
 }
 
 // open begins to receive answers. Called once, before the first request.
@@ -126,23 +150,25 @@ const (
 	statusEnd        = "204" // end of a batch
 	statusNone       = "404" // no message found
 	statusNoServer   = "503" // nobody answers on this subject
-	requestPatience  = 5 * time.Second
-	requestAttempts  = 3
-	requestGrace     = time.Second // at least, while there is no connection or no server
 	directGetSubject = "$JS.API.DIRECT.GET."
 	infoSubject      = "$JS.API.STREAM.INFO."
 )
 
 // request sends a read until it is answered: what a broken connection has cut is asked for again at once, and an
-// answer that stops coming for requestPatience, too, since the answering server may be gone. Errors wrap ErrUnavailable, ErrClosed or the context's.
+// answer that stops coming, too, since the answering server may be gone. Errors wrap ErrUnavailable, ErrClosed or the context's.
 func (b *inbox) request(ctx context.Context, subject string, payload []byte, many bool) ([]*nats.Msg, error) {
+	return b.ask(ctx, subject, payload, many, b.patience)
+}
+
+// ask is request with another patience.
+func (b *inbox) ask(ctx context.Context, subject string, payload []byte, many bool, p patience) ([]*nats.Msg, error) {
 	m := &nats.Msg{Subject: subject, Data: payload}
 	began := time.Now()
 	var last error
-	for attempt := 0; attempt < requestAttempts || time.Since(began) < requestGrace; attempt++ {
+	for attempt := 0; attempt < p.attempts || time.Since(began) < p.total; attempt++ {
 		c, err := b.send(m, many)
 		if err == nil {
-			if err = b.await(ctx, c); err == nil {
+			if err = b.await(ctx, c, p.quiet); err == nil {
 				if status := c.msgs[0].Header.Get(headerStatus); status != statusNoServer {
 					return c.msgs, nil
 				}
@@ -162,9 +188,9 @@ func (b *inbox) request(ctx context.Context, subject string, payload []byte, man
 }
 
 // await waits until c is complete.
-func (b *inbox) await(ctx context.Context, c *call) error {
+func (b *inbox) await(ctx context.Context, c *call, patience time.Duration) error {
 	defer b.drop(c)
-	timer := time.NewTimer(requestPatience)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {
 		select {
@@ -181,10 +207,10 @@ func (b *inbox) await(ctx context.Context, c *call) error {
 			c.mu.Lock()
 			quiet := time.Since(c.moved)
 			c.mu.Unlock()
-			if quiet >= requestPatience {
+			if quiet >= patience {
 				return nats.ErrTimeout
 			}
-			timer.Reset(requestPatience - quiet)
+			timer.Reset(patience - quiet)
 		}
 	}
 }

@@ -38,33 +38,40 @@ func (l *Log) locate(ctx context.Context, eventID string) (transport.Position, e
 	if err != nil {
 		return 0, err
 	}
-	if n, _, ok := l.identity.Load().codec.Decode(eventID); ok && transport.Position(n) <= x.last && n > 0 {
-		pos := transport.Position(n)
-		if pos+1 < x.first {
-			return 0, transport.ErrTrimmed
-		}
-		if ok, err := l.stands(ctx, eventID, pos, x); err != nil || ok {
+	if n, _, own := l.identity.Load().codec.Decode(eventID); own && n > 0 {
+		pos, err := l.locateAt(ctx, eventID, transport.Position(n), x)
+		if !errors.Is(err, transport.ErrUnknown) {
 			return pos, err
 		}
 	}
 	indexed := true // or there is no index
+	var unsure error
 	if !l.opts.NoIDIndex {
-		entry, found, err := l.lookupID(ctx, eventID)
-		if err != nil {
-			return 0, err
+		pos, known, err := l.locateIndexed(ctx, eventID, x)
+		switch {
+		case l.opts.clustered() && errors.Is(err, transport.ErrUnavailable):
+			unsure = err // recent history may know it
+		case !errors.Is(err, transport.ErrUnknown):
+			return pos, err
 		}
-		indexed = entry.revision > 0
-		if found && entry.pos <= x.last {
-			if entry.pos+1 < x.first {
-				return 0, transport.ErrTrimmed
-			}
-			if ok, err := l.stands(ctx, eventID, entry.pos, x); err != nil || ok {
-				return entry.pos, err
-			}
+		indexed = known
+	}
+	if l.opts.clustered() { // another node may have appended it a moment ago
+		if x, err = l.freshExtent(ctx); err != nil {
+			return 0, err
 		}
 	}
 	pos, err := l.locateRecent(ctx, eventID, x)
-	if errors.Is(err, transport.ErrUnknown) && !indexed {
+	if !errors.Is(err, transport.ErrUnknown) {
+		return pos, err
+	}
+	switch {
+	case unsure != nil:
+		return 0, unsure
+	case x.replica:
+		return 0, fmt.Errorf("%w: there is no leader to ask", transport.ErrUnavailable)
+	}
+	if !indexed {
 		// "not found" is also the server's answer when it cannot read: unknown would have the client lose history
 		if known, err := l.indexKnows(ctx, eventID); err != nil {
 			return 0, err
@@ -72,13 +79,72 @@ func (l *Log) locate(ctx context.Context, eventID string) (transport.Position, e
 			return 0, fmt.Errorf("%w: the id index could not be read", transport.ErrUnavailable)
 		}
 	}
-	return pos, err
+	return 0, transport.ErrUnknown
+}
+
+// locateAt is for an id that belongs to pos, if to any.
+func (l *Log) locateAt(ctx context.Context, eventID string, pos transport.Position, x extent) (transport.Position, error) {
+	if pos > x.last && l.opts.clustered() { // appended by another node a moment ago, or its end is lost
+		var err error
+		if x, err = l.extentUntil(ctx, pos, ownPatience); err != nil {
+			return 0, err
+		}
+		if pos > x.last && x.replica {
+			return 0, fmt.Errorf("%w: position %d is not to be read yet", transport.ErrUnavailable, pos)
+		}
+	}
+	switch {
+	case pos > x.last:
+		return 0, transport.ErrUnknown
+	case pos+1 < x.first:
+		return 0, transport.ErrTrimmed
+	}
+	if ok, err := l.stands(ctx, eventID, pos, x); err != nil || ok {
+		return pos, err
+	}
+	return 0, transport.ErrUnknown
+}
+
+// locateIndexed looks an id up in the index, and reports whether the index has an entry for it. What a replica
+// does not have, or has of old, the leader is asked for.
+func (l *Log) locateIndexed(ctx context.Context, eventID string, x extent) (pos transport.Position, known bool, err error) {
+	subject := l.subjects.id(eventID)
+	entry, err := l.getID(ctx, subject)
+	if err != nil {
+		return 0, false, err
+	}
+	if pos, err = l.locateEntry(ctx, eventID, entry, x); err == nil || !l.opts.clustered() {
+		return pos, entry.revision > 0, err
+	}
+	p := clusterPatience
+	if l.extents.left() {
+		p = leaderPatience
+	}
+	trimmed := errors.Is(err, transport.ErrTrimmed)
+	led, failed := l.getIDFromLeader(ctx, subject, p)
+	switch {
+	case failed != nil && trimmed && errors.Is(failed, transport.ErrUnavailable):
+		return 0, true, err // as good an answer as there is
+	case failed != nil:
+		return 0, false, failed
+	}
+	pos, err = l.locateEntry(ctx, eventID, led, x)
+	return pos, led.revision > 0, err
+}
+
+// locateEntry says where the index has an id.
+func (l *Log) locateEntry(ctx context.Context, eventID string, entry idEntry, x extent) (transport.Position, error) {
+	if entry.revision == 0 || entry.foreign {
+		return 0, transport.ErrUnknown
+	}
+	return l.locateAt(ctx, eventID, entry.pos, x)
 }
 
 // indexKnows asks the index, without reading it, whether it has an entry for the id.
 func (l *Log) indexKnows(ctx context.Context, eventID string) (bool, error) {
-	state, err := readState(ctx, l.inbox, idsName(l.opts.Prefix), fmt.Appendf(nil, `{"subjects_filter":%q}`, l.subjects.id(eventID)))
-	return len(state.Subjects) > 0, err
+	ask := fmt.Appendf(nil, `{"subjects_filter":%q}`, l.subjects.id(eventID))
+	info, err := l.readInfo(ctx, idsName(l.opts.Prefix), ask, l.inbox.patience)
+	return len(info.State.Subjects) > 0, err
 }
 
 // stands reports whether the update at pos has this id. An update that is gone, singly or as the last one
@@ -126,12 +192,6 @@ type idEntry struct {
 	foreign  bool   // written for another epoch of the log
 }
 
-// lookupID asks the index.
-func (l *Log) lookupID(ctx context.Context, eventID string) (entry idEntry, found bool, err error) {
-	entry, err = l.getID(ctx, l.subjects.id(eventID))
-	return entry, entry.revision > 0 && !entry.foreign, err
-}
-
 // getID reads the index message that is the last one on subject.
 func (l *Log) getID(ctx context.Context, subject string) (idEntry, error) {
 	ask := fmt.Appendf(nil, `{"last_by_subj":%q}`, subject)
@@ -150,12 +210,25 @@ func (l *Log) getID(ctx context.Context, subject string) (idEntry, error) {
 	if err != nil {
 		return idEntry{}, err
 	}
-	entry := idEntry{revision: uint64(revision), foreign: true}
-	epoch, pos, _ := strings.Cut(string(m.Data), " ")
+	return l.readIDEntry(uint64(revision), m.Data), nil
+}
+
+// getIDFromLeader is getID for what a replica may not have yet.
+func (l *Log) getIDFromLeader(ctx context.Context, subject string, p patience) (idEntry, error) {
+	m, found, err := l.leaderGet(ctx, idsName(l.opts.Prefix), fmt.Appendf(nil, `{"last_by_subj":%q}`, subject), p)
+	if err != nil || !found {
+		return idEntry{}, err
+	}
+	return l.readIDEntry(m.Sequence, m.Data), nil
+}
+
+func (l *Log) readIDEntry(revision uint64, data []byte) idEntry {
+	entry := idEntry{revision: revision, foreign: true}
+	epoch, pos, _ := strings.Cut(string(data), " ")
 	if n, err := strconv.ParseUint(pos, 10, 64); err == nil && epoch == strconv.FormatUint(uint64(l.identity.Load().epoch), 10) {
 		entry.pos, entry.foreign = transport.Position(n), false
 	}
-	return entry, nil
+	return entry
 }
 
 // putID notes that an update with the publisher's id stands at pos, unless the index knows an earlier one after
@@ -173,7 +246,12 @@ func (l *Log) putID(ctx context.Context, eventID string, pos transport.Position)
 		if fail, ok := errors.AsType[*refusalError](err); !ok || fail.Code != codeWrongLast {
 			return err
 		}
-		if known, err = l.getID(ctx, subject); err != nil {
+		if l.opts.clustered() { // a replica may not have what the leader has refused this for
+			known, err = l.getIDFromLeader(ctx, subject, clusterPatience)
+		} else {
+			known, err = l.getID(ctx, subject)
+		}
+		if err != nil {
 			return err
 		}
 		if known.revision == 0 { // it has just been forgotten, or cannot be read

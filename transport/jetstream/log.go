@@ -146,7 +146,7 @@ func (l *Log) connect(ctx context.Context) (err error) {
 		}
 		place = l.server.dial(dialing)
 	}
-	l.inbox = newInbox(l.closed)
+	l.inbox = newInbox(l.closed, l.opts.patience())
 	l.conn.onDisconnect(l.inbox.cutAll) // before there is a connection that may break
 	if err := l.conn.connect(ctx, l.opts, place, urls); err != nil {
 		return err

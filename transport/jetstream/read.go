@@ -87,7 +87,8 @@ func (l *Log) at(ctx context.Context, pos transport.Position) (transport.Entry, 
 		return transport.Entry{}, false, err
 	}
 	defer l.endRead()
-	msgs, err := l.inbox.request(ctx, directGetSubject+l.opts.Prefix, fmt.Appendf(nil, `{"seq":%d}`, pos), false)
+	ask := fmt.Appendf(nil, `{"seq":%d}`, pos)
+	msgs, err := l.inbox.request(ctx, directGetSubject+l.opts.Prefix, ask, false)
 	if err != nil {
 		return transport.Entry{}, false, err
 	}
@@ -95,11 +96,24 @@ func (l *Log) at(ctx context.Context, pos transport.Position) (transport.Entry, 
 	switch status := m.Header.Get(headerStatus); status {
 	case "":
 	case statusNone:
-		return transport.Entry{}, false, nil
+		return l.atLeader(ctx, ask)
 	default:
 		return transport.Entry{}, false, fmt.Errorf("%w: read position %d: %s", transport.ErrUnavailable, pos, status)
 	}
 	e, err := decode(l.identity.Load().codec, pos, m.Header, m.Data)
+	return e, err == nil, err
+}
+
+// atLeader reads what a replica does not have. Without a leader it is not there.
+func (l *Log) atLeader(ctx context.Context, ask []byte) (transport.Entry, bool, error) {
+	if !l.opts.clustered() || l.extents.left() {
+		return transport.Entry{}, false, nil
+	}
+	m, found, err := l.leaderGet(ctx, l.opts.Prefix, ask, leaderPatience)
+	if err != nil || !found {
+		return transport.Entry{}, false, nil //nolint:nilerr // see above
+	}
+	e, err := l.entry(m)
 	return e, err == nil, err
 }
 
@@ -120,7 +134,7 @@ func (x extent) gap(pos transport.Position) error {
 	case pos < x.first:
 		return transport.ErrTrimmed
 	case pos <= x.last && uint64(x.last-x.first)+1 == x.messages:
-		return fmt.Errorf("%w: position %d is in the log and was not read", transport.ErrUnavailable, pos)
+		return fmt.Errorf("position %d: %w", pos, errNotRead)
 	default:
 		return nil
 	}

@@ -45,14 +45,9 @@ func (l *Log) step(ctx context.Context, after, upto transport.Position, topics [
 	if ctx.Err() != nil {
 		return nil, after, context.Cause(ctx)
 	}
-	x, err := l.extent(ctx)
+	x, err := l.extentFor(ctx, upto)
 	if err != nil {
 		return nil, after, err
-	}
-	if x.last < upto { // the answer may be a moment old, and the caller knows of more
-		if x, err = l.freshExtent(ctx); err != nil {
-			return nil, after, err
-		}
 	}
 	if after+1 < x.first {
 		return nil, after, transport.ErrTrimmed
@@ -75,8 +70,17 @@ func (l *Log) step(ctx context.Context, after, upto transport.Position, topics [
 	return l.readChecked(ctx, after, upto)
 }
 
-// readChecked reads from the store and makes sure that what is missing was not discarded by retention.
-func (l *Log) readChecked(ctx context.Context, after, upto transport.Position) ([]transport.Entry, transport.Position, error) {
+// readChecked reads from the store and makes sure that what is missing was not discarded by retention, and is not
+// missing for lag.
+func (l *Log) readChecked(ctx context.Context, after, upto transport.Position) (batch []transport.Entry, next transport.Position, err error) {
+	err = l.patiently(ctx, func() error {
+		batch, next, err = l.readOnce(ctx, after, upto)
+		return err
+	})
+	return batch, next, err
+}
+
+func (l *Log) readOnce(ctx context.Context, after, upto transport.Position) ([]transport.Entry, transport.Position, error) {
 	batch, next, gap, err := l.readStore(ctx, after, upto, readBatch)
 	if err != nil {
 		return nil, after, err
@@ -84,16 +88,12 @@ func (l *Log) readChecked(ctx context.Context, after, upto transport.Position) (
 	if gap == 0 {
 		return batch, next, nil
 	}
-	x, err := l.freshExtent(ctx)
-	if err != nil {
-		return nil, after, err
-	}
-	if err := x.gap(gap); err != nil {
+	n := sort.Search(len(batch), func(i int) bool { return batch[i].Pos >= gap })
+	if err := l.missing(ctx, gap, upto, n == len(batch)); err != nil {
 		if gap == after+1 {
 			return nil, after, err
 		}
 		// what came before it is good; the next read begins at the gap
-		n := sort.Search(len(batch), func(i int) bool { return batch[i].Pos >= gap })
 		return batch[:n], gap - 1, nil
 	}
 	return batch, next, nil

@@ -122,8 +122,23 @@ func (e *embedded) trouble() (text string) {
 	if s == nil {
 		return "the server is not running"
 	}
+	whole := server.HealthzOptions{Account: account}
+	if e.opts.Cluster.Port != 0 {
+		// the rest is about the others, too, and about what comes by itself: leaders, replicas that catch up
+		if text = unhealthy(s, server.HealthzOptions{JSEnabledOnly: true}); text != "" {
+			return fmt.Sprintf("%s (%s)", text, e.logger.last())
+		}
+		if text = unhealthy(s, whole); strings.Contains(text, "write error") {
+			return text
+		}
+		return ""
+	}
+	return unhealthy(s, whole)
+}
+
+func unhealthy(s *server.Server, o server.HealthzOptions) (text string) {
 	for range 3 {
-		h := s.Healthz(&server.HealthzOptions{Account: account})
+		h := s.Healthz(&o)
 		if h.StatusCode == healthy {
 			return ""
 		}
@@ -143,6 +158,9 @@ type serverLog struct {
 var milder = map[string]slog.Level{
 	"Plaintext passwords detected":      slog.LevelDebug, // they are random, and of this process only
 	"Error trying to connect to route ": slog.LevelWarn,  // nodes start one after the other, and are restarted
+	"Waiting for routing to be ":        slog.LevelDebug, // the same; whoever waits for it says so (openStream)
+	"JetStream has not established ":    slog.LevelDebug,
+	"Metalayer blocking snapshot ":      slog.LevelDebug, // its daily work
 }
 
 func (l *serverLog) line(level slog.Level, format string, v []any) {

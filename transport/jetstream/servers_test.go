@@ -181,9 +181,14 @@ func openExternal(t testing.TB, s *servers, o Options) *Log {
 // o says otherwise.
 func openCluster(t testing.TB, n int, o Options) []*Log {
 	t.Helper()
-	options := clusterOptions(t, n, o)
-	logs := make([]*Log, n)
-	errs := make([]error, n)
+	return openNodes(t, clusterOptions(t, n, o))
+}
+
+// openNodes opens logs that wait for each other.
+func openNodes(t testing.TB, options []Options) []*Log {
+	t.Helper()
+	logs := make([]*Log, len(options))
+	errs := make([]error, len(options))
 	var wg sync.WaitGroup
 	for i := range logs {
 		wg.Go(func() {

@@ -1,11 +1,9 @@
 package jetstream
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cinnabar-hub/cinnabar/transport"
 	"github.com/cinnabar-hub/cinnabar/transport/eventid"
 )
 
@@ -26,6 +23,7 @@ const (
 // identity is what makes the ids of one stream.
 type identity struct {
 	epoch uint32
+	key   string
 	codec *eventid.Codec
 }
 
@@ -51,7 +49,7 @@ func readIdentity(name string, meta map[string]string) (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("jetstream: stream %q: %w", name, err)
 	}
-	return identity{epoch: uint32(epoch), codec: codec}, nil
+	return identity{epoch: uint32(epoch), key: meta[metaKey], codec: codec}, nil
 }
 
 // logConfig is the configuration of a new log; see openStream for what is compared of an existing one.
@@ -134,57 +132,3 @@ func idsAge(age time.Duration) time.Duration {
 }
 
 func idsName(prefix string) string { return prefix + "-ids" }
-
-// extent is what the stream retains, as the server last told.
-type extent struct {
-	first, last transport.Position // first is last+1 when nothing is retained
-	messages    uint64
-	bytes       uint64
-	at          time.Time
-}
-
-// streamState is what the server tells of a stream.
-type streamState struct {
-	Messages uint64            `json:"messages"`
-	Bytes    uint64            `json:"bytes"`
-	First    uint64            `json:"first_seq"`
-	Last     uint64            `json:"last_seq"`
-	Subjects map[string]uint64 `json:"subjects"` // messages of each subject, when asked for
-}
-
-// readState asks the server with options in JSON, nil for none.
-func readState(ctx context.Context, b *inbox, stream string, ask []byte) (streamState, error) {
-	msgs, err := b.request(ctx, infoSubject+stream, ask, false)
-	if err != nil {
-		return streamState{}, err
-	}
-	var answer struct {
-		Error *struct {
-			Description string `json:"description"`
-		} `json:"error"`
-		State streamState `json:"state"`
-	}
-	if err := json.Unmarshal(msgs[0].Data, &answer); err != nil {
-		return streamState{}, fmt.Errorf("%w: stream information: %w", transport.ErrUnavailable, err)
-	}
-	if answer.Error != nil {
-		return streamState{}, fmt.Errorf("%w: stream information: %s", transport.ErrUnavailable, answer.Error.Description)
-	}
-	return answer.State, nil
-}
-
-// readExtent asks the server.
-func readExtent(ctx context.Context, b *inbox, stream string) (extent, error) {
-	s, err := readState(ctx, b, stream, nil)
-	if err != nil {
-		return extent{}, err
-	}
-	e := extent{
-		first: transport.Position(s.First), last: transport.Position(s.Last),
-		messages: s.Messages, bytes: s.Bytes, at: time.Now(),
-	}
-	if s.Messages == 0 {
-		e.first = e.last + 1
-	}
-	return e, nil
-}
