@@ -37,7 +37,8 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# start_hub [flag…]: serves on a free port with HUB_KEY for both roles; sets hub_port and HUB_URL, and returns once it is ready.
+# start_hub [flag…]: serves on a free port with HUB_KEY for both roles; sets hub_port, hub_pid and HUB_URL, and returns
+# once it is ready. A further hub needs a --data-dir of its own.
 start_hub() {
   local admin
   hub_port=$(free_port)
@@ -47,7 +48,7 @@ start_hub() {
   export HUB_KEY HUB_URL
   CINNABAR_PUBLISHER_JWT_KEY=$HUB_KEY CINNABAR_SUBSCRIBER_JWT_KEY=$HUB_KEY \
     ./cinnabar serve --listen "127.0.0.1:$hub_port" --admin-listen "127.0.0.1:$admin" \
-    --data-dir "$scratch/data" "$@" >"$scratch/hub.log" 2>&1 &
+    --data-dir "$scratch/data" "$@" >"$scratch/hub-$hub_port.log" 2>&1 &
   hub_pid=$!
   started+=("$hub_pid")
   wait_for "http://127.0.0.1:$admin/readyz" "$hub_pid"

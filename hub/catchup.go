@@ -12,6 +12,13 @@ import (
 // everything up to there has been written.
 func (s *subscriber) catchUp(ctx context.Context, out *writer, upto transport.Position) endReason {
 	patience := retryLog{give: logPatience}
+	replayed := 0
+	defer func() {
+		if s.resuming {
+			s.resuming = false
+			s.hub.metrics.ResumeDepth.Observe(float64(replayed))
+		}
+	}()
 	for s.pos < upto {
 	scan:
 		for e, err := range s.hub.o.Transport.Scan(ctx, s.pos, upto, s.selectors) {
@@ -39,6 +46,7 @@ func (s *subscriber) catchUp(ctx context.Context, out *writer, upto transport.Po
 			patience.reset()
 			if s.selects(e.Update) {
 				s.hub.metrics.Replayed.Inc()
+				replayed++
 				if err := out.entry(e); err != nil {
 					return s.sinkReason(err)
 				}

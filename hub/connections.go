@@ -15,6 +15,13 @@ type openStreams struct {
 	perSubject map[string]int
 }
 
+// Connections is how many streams are open now.
+func (h *Hub) Connections() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.open.total
+}
+
 // admit counts a stream in, or says which cap is reached.
 func (h *Hub) admit(addr netip.Addr, subject string) error {
 	h.mu.Lock()

@@ -54,10 +54,12 @@ func (f *fanout) deliver(e transport.Entry) {
 	}
 	f.round++
 	var (
-		fr     *frame
-		grants grantMemo
+		fr      *frame
+		grants  grantMemo
+		matched bool
 	)
 	f.index.match(e.Update.Topics, func(w *watchers) {
+		matched = true
 		for _, ref := range w.refs {
 			s := ref.s
 			if s.round == f.round {
@@ -73,6 +75,9 @@ func (f *fanout) deliver(e transport.Entry) {
 			s.offer(fr)
 		}
 	})
+	if matched {
+		f.metrics.FollowerMatched.Inc()
+	}
 }
 
 // join enters s into the index and returns the position up to which entries are in the log only;

@@ -125,6 +125,7 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 		return err
 	}
 	s.pos, s.fromEarliest = res.after, res.echo == spec.Earliest
+	s.resuming = res.asked && !res.live
 	if res.live {
 		// What was acknowledged before the request is not for it, even if the follower has yet to bring it.
 		s.pos = max(upto, transport.Position(h.appended.Load()))

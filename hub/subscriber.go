@@ -57,6 +57,7 @@ type subscriber struct {
 	lastSent time.Time
 	cutAt    time.Time // once the end was asked for: nothing more is waited for after this
 	torn     bool      // a write was given up half way: the body cannot end as planned
+	resuming bool      // what the log brings is the answer to the cursor that the stream was opened with
 	shardState
 }
 

@@ -17,6 +17,8 @@ var (
 type Cluster interface {
 	// Serve lets the other nodes ask c, until the log closes. It returns when they can; a second call is an error.
 	Serve(ctx context.Context, c NodeControl) error
+	// Node names this node, and how the log is kept: standalone, cluster or external. Both never change.
+	Node() (name, mode string)
 	// Cluster asks every node and the stream. Who does not answer within about a second is told as such, and so is
 	// a stream that cannot be read: an error means that this node does not serve (yet, or any more).
 	Cluster(ctx context.Context) (ClusterState, error)

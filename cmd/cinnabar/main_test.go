@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"cinnabar": main}) }
 
 // scriptPatience bounds the wait for a hub of a script to start; it is only reached when something is broken.
-const scriptPatience = 30 * time.Second
+const scriptPatience = 2 * time.Minute
 
 // TestScripts runs the stories in testdata/script with the real main. STEADY is an address that hubs can be
 // started at again. Beside testscript's own commands there are

@@ -53,7 +53,7 @@ func serve(cmd *cobra.Command, settings *app.Settings) error {
 	if err := start(cmd.Context(), a.Start, w); err != nil {
 		return err
 	}
-	if err := a.WriteBanner(cmd.OutOrStdout(), version()); err != nil {
+	if err := a.WriteBanner(cmd.OutOrStdout(), app.Version()); err != nil {
 		log.Warn("banner not written", "error", err)
 	}
 	notify(daemon.SdNotifyReady + "\nSTATUS=" + a.URL())

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
 )
 
 func newVersion() *cobra.Command {
@@ -14,7 +16,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
-			words := []string{"cinnabar", version()}
+			words := []string{"cinnabar", app.Version()}
 			if info != nil {
 				words = append(words, info.GoVersion)
 				for _, s := range info.Settings {
@@ -32,12 +34,4 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
-}
-
-// version is the module's version as the Go tool recorded it; "devel" for a build from a work tree.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
 }

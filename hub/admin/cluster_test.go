@@ -29,6 +29,7 @@ func (c *fakeCluster) Cluster(context.Context) (transport.ClusterState, error) {
 	}, c.err
 }
 
+func (c *fakeCluster) Node() (string, string)                             { return "a", "cluster" }
 func (c *fakeCluster) Serve(context.Context, transport.NodeControl) error { return nil }
 func (c *fakeCluster) Peers() int                                         { return 0 }
 

@@ -1,11 +1,7 @@
 // Package metrics is the catalogue of everything the hub counts: one struct, one field a series.
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/cinnabar-hub/cinnabar/transport"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics holds the hub's collectors. Safe for concurrent use. Labels come from closed sets in the code,
 // never from what a client sends.
@@ -26,7 +22,9 @@ type Metrics struct {
 	Resumes          *prometheus.CounterVec // streams opened with a cursor, by outcome
 	Heartbeats       prometheus.Counter     // comments sent on silent streams
 	Panics           prometheus.Counter     // contained, each is a defect
+	ResumeDepth      prometheus.Histogram   // updates that a stream opened with a known cursor got before its first live one
 	FollowerPosition prometheus.Gauge       // position of the newest entry the fan-out has seen
+	FollowerMatched  prometheus.Counter     // entries of the fan-out that a local subscriber selects
 }
 
 const namespace = "cinnabar"
@@ -53,44 +51,27 @@ func New(reg prometheus.Registerer) *Metrics {
 			Help:    "Time from a publication's arrival to its acknowledgement.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		Refused:          vec("refused_total", "Requests refused, by action and reason.", "action", "reason"),
-		SoftRefused:      counter("soft_refused_total", "Streams refused with 200 and a larger retry."),
-		Delivered:        counter("delivered_total", "Updates written to subscribers, live and replayed."),
-		DeliveredBytes:   counter("delivered_bytes_total", "Bytes handed to subscribers' sockets."),
-		Replayed:         counter("replayed_total", "Updates written to subscribers from the log."),
-		Lagged:           counter("lagged_total", "Times a subscriber fell behind its queue and went back to the log."),
-		Resumes:          vec("resumes_total", "Streams opened with a cursor, by outcome.", "outcome"),
-		Heartbeats:       counter("heartbeats_total", "Comments sent on silent streams."),
-		Panics:           counter("panics_total", "Panics contained. Each one is a defect."),
+		Refused:        vec("refused_total", "Requests refused, by action and reason.", "action", "reason"),
+		SoftRefused:    counter("soft_refused_total", "Streams refused with 200 and a larger retry."),
+		Delivered:      counter("delivered_total", "Updates written to subscribers, live and replayed."),
+		DeliveredBytes: counter("delivered_bytes_total", "Bytes handed to subscribers' sockets."),
+		Replayed:       counter("replayed_total", "Updates written to subscribers from the log."),
+		Lagged:         counter("lagged_total", "Times a subscriber fell behind its queue and went back to the log."),
+		Resumes:        vec("resumes_total", "Streams opened with a cursor, by outcome.", "outcome"),
+		Heartbeats:     counter("heartbeats_total", "Comments sent on silent streams."),
+		Panics:         counter("panics_total", "Panics contained. Each one is a defect."),
+		ResumeDepth: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "resume_depth",
+			Help:    "Updates replayed to a stream that was opened with a cursor, before its first live one.",
+			Buckets: []float64{0, 1, 3, 10, 30, 100, 300, 1000, 10_000, 100_000},
+		}),
 		FollowerPosition: gauge("follower_position", "Log position of the newest entry seen by the fan-out."),
+		FollowerMatched:  counter("follower_matched_total", "Entries handed to the fan-out that a local subscriber selects."),
 	}
 	if reg != nil {
 		reg.MustRegister(m.Subscribers, m.SubscribersOpened, m.SubscribersEnded, m.Selectors, m.Published,
 			m.PublishSeconds, m.Refused, m.SoftRefused, m.Delivered, m.DeliveredBytes, m.Replayed, m.Lagged,
-			m.Resumes, m.Heartbeats, m.Panics, m.FollowerPosition)
+			m.Resumes, m.ResumeDepth, m.Heartbeats, m.Panics, m.FollowerPosition, m.FollowerMatched)
 	}
 	return m
-}
-
-// RegisterTransport registers series that are read from a transport's Stats when scraped.
-func RegisterTransport(reg prometheus.Registerer, stats func() transport.Stats) {
-	counter := func(name, help string, get func(transport.Stats) float64) {
-		reg.MustRegister(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Namespace: namespace, Subsystem: "transport", Name: name, Help: help},
-			func() float64 { return get(stats()) }))
-	}
-	gauge := func(name, help string, get func(transport.Stats) float64) {
-		reg.MustRegister(prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Namespace: namespace, Subsystem: "transport", Name: name, Help: help},
-			func() float64 { return get(stats()) }))
-	}
-	counter("appends_total", "Updates stored.", func(s transport.Stats) float64 { return float64(s.Appends) })
-	counter("append_errors_total", "Updates that could not be stored.", func(s transport.Stats) float64 { return float64(s.AppendErrors) })
-	counter("append_retries_total", "Updates sent to the store again after a time-out.", func(s transport.Stats) float64 { return float64(s.AppendRetries) })
-	counter("append_seconds_total", "Time spent storing updates.", func(s transport.Stats) float64 { return s.AppendLatency.Seconds() })
-	counter("followed_total", "Entries handed to the fan-out.", func(s transport.Stats) float64 { return float64(s.Followed) })
-	counter("window_hits_total", "Scans answered from the shared window.", func(s transport.Stats) float64 { return float64(s.WindowHits) })
-	counter("window_misses_total", "Scans that had to read the store.", func(s transport.Stats) float64 { return float64(s.WindowMisses) })
-	gauge("retained", "Updates retained.", func(s transport.Stats) float64 { return float64(s.Retained) })
-	gauge("retained_bytes", "Bytes retained.", func(s transport.Stats) float64 { return float64(s.RetainedBytes) })
 }

@@ -5,17 +5,15 @@ import (
 	"regexp"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // catalogue is every series of the hub: what dashboards and alerts are written against.
 var catalogue = []string{
 	"cinnabar_delivered_bytes_total",
 	"cinnabar_delivered_total",
+	"cinnabar_follower_matched_total",
 	"cinnabar_follower_position",
 	"cinnabar_heartbeats_total",
 	"cinnabar_lagged_total",
@@ -24,24 +22,13 @@ var catalogue = []string{
 	"cinnabar_published_total",
 	"cinnabar_refused_total",
 	"cinnabar_replayed_total",
+	"cinnabar_resume_depth",
 	"cinnabar_resumes_total",
 	"cinnabar_selectors",
 	"cinnabar_soft_refused_total",
 	"cinnabar_subscribers",
 	"cinnabar_subscribers_ended_total",
 	"cinnabar_subscribers_opened_total",
-}
-
-var transportCatalogue = map[string]float64{
-	"cinnabar_transport_appends_total":        1,
-	"cinnabar_transport_append_errors_total":  2,
-	"cinnabar_transport_append_retries_total": 3,
-	"cinnabar_transport_append_seconds_total": 0.004,
-	"cinnabar_transport_followed_total":       5,
-	"cinnabar_transport_window_hits_total":    6,
-	"cinnabar_transport_window_misses_total":  7,
-	"cinnabar_transport_retained":             8,
-	"cinnabar_transport_retained_bytes":       9,
 }
 
 // TestEveryCollectorIsRegistered touches each field of the struct and expects each name of the catalogue.
@@ -101,42 +88,4 @@ func TestWithoutARegistry(*testing.T) {
 	m.Refused.WithLabelValues("publish", "no_token").Inc()
 	m.PublishSeconds.Observe(1)
 	New(nil) // and a second hub in one process has its own
-}
-
-// TestTransportSeries: every counter of a transport's Stats is read at each scrape.
-func TestTransportSeries(t *testing.T) {
-	stats := transport.Stats{
-		Appends: 1, AppendErrors: 2, AppendRetries: 3, AppendLatency: 4 * time.Millisecond, Followed: 5,
-		WindowHits: 6, WindowMisses: 7, Retained: 8, RetainedBytes: 9,
-	}
-	if n := reflect.TypeFor[transport.Stats]().NumField(); n != len(transportCatalogue) {
-		t.Errorf("Stats has %d fields, %d are shown", n, len(transportCatalogue))
-	}
-	reg := prometheus.NewPedanticRegistry()
-	RegisterTransport(reg, func() transport.Stats { return stats })
-	if got := names(t, reg); len(got) != len(transportCatalogue) {
-		t.Errorf("series %q", got)
-	}
-	check := func(factor float64) {
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			m := f.GetMetric()[0]
-			if got, want := m.GetCounter().GetValue()+m.GetGauge().GetValue(), factor*transportCatalogue[f.GetName()]; got != want {
-				t.Errorf("%s is %v, want %v", f.GetName(), got, want)
-			}
-		}
-	}
-	check(1)
-	v := reflect.ValueOf(&stats).Elem()
-	for _, f := range v.Fields() {
-		if f.CanUint() {
-			f.SetUint(2 * f.Uint())
-		} else {
-			f.SetInt(2 * f.Int())
-		}
-	}
-	check(2)
 }

@@ -74,7 +74,7 @@ func (l *Log) Serve(ctx context.Context, node transport.NodeControl) error {
 	}
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	c := &control{
-		log: l, node: node, name: orElse(l.opts.Node, l.opts.Prefix), instance: nuid.Next(), base: l.opts.Prefix + ".ctl.",
+		log: l, node: node, name: l.opts.Node, instance: nuid.Next(), base: l.opts.Prefix + ".ctl.",
 		stopped: make(chan struct{}), poke: make(chan struct{}, 1),
 	}
 	if err := c.open(life); err != nil {
@@ -85,6 +85,9 @@ func (l *Log) Serve(ctx context.Context, node transport.NodeControl) error {
 	l.background.Go(func() { c.run(life, end) })
 	return nil
 }
+
+// Node names this node; see transport.Cluster.
+func (l *Log) Node() (name, mode string) { return l.opts.Node, l.opts.mode() }
 
 // open subscribes what the node answers. ctx is that of the answers.
 func (c *control) open(ctx context.Context) error {

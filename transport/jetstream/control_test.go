@@ -22,9 +22,16 @@ type fakeNode struct {
 	draining bool
 	orders   int
 	refusal  error
+	held     chan struct{} // nil, or what each report waits for
 }
 
 func (n *fakeNode) Report(context.Context) transport.NodeReport {
+	n.mu.Lock()
+	held := n.held
+	n.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return transport.NodeReport{Version: n.version, Ready: !n.draining, Draining: n.draining, Connections: 7, Reason: strings.Repeat("long\n", 1000)}
@@ -38,6 +45,26 @@ func (n *fakeNode) set(draining bool) error {
 		n.draining = draining
 	}
 	return n.refusal
+}
+
+func (n *fakeNode) refuse(why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusal = why
+}
+
+// hold makes reports wait until they are released.
+func (n *fakeNode) hold() (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := make(chan struct{})
+	n.held = held
+	return sync.OnceFunc(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.held = nil
+		close(held)
+	})
 }
 
 func (n *fakeNode) ordered() int {
@@ -118,7 +145,7 @@ func TestALoneNodeIsAClusterOfOne(t *testing.T) {
 	if err := l.UndrainNode(t.Context(), "alone"); err != nil || node(t, cluster(t, l), "alone").Draining {
 		t.Errorf("undrain: %v, %+v", err, n)
 	}
-	n.refusal = errors.New("it is stopping")
+	n.refuse(errors.New("it is stopping"))
 	if err := l.UndrainNode(t.Context(), "alone"); !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "it is stopping") {
 		t.Errorf("a refusal: %v", err)
 	}

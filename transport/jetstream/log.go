@@ -75,9 +75,23 @@ type counters struct {
 // servers are needed, Open waits for them until it ends. Errors name the directory when it cannot be used;
 // ErrLocked means another process has it.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	o, err := o.withDefaults()
+	l, life, err := newLog(ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	if err := l.open(ctx); err != nil {
+		l.release()
+		return nil, err
+	}
+	l.background.Go(func() { l.monitor(life) })
+	return l, nil
+}
+
+// newLog makes a log that nothing was opened of yet, and the context that lasts until it is closed.
+func newLog(ctx context.Context, o Options) (*Log, context.Context, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, nil, err
 	}
 	life, shut := context.WithCancelCause(context.WithoutCancel(ctx))
 	l := &Log{
@@ -90,12 +104,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if o.followMode() == FollowInterest {
 		l.interest = newInterestFollower(l)
 	}
-	if err := l.open(ctx); err != nil {
-		l.release()
-		return nil, err
-	}
-	l.background.Go(func() { l.monitor(life) })
-	return l, nil
+	return l, life, nil
 }
 
 // open starts the server, if it is ours, and everything that speaks to it.

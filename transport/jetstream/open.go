@@ -85,6 +85,9 @@ func (l *Log) openOnce(ctx context.Context, want jetstream.StreamConfig) (*jetst
 		return nil, false, err
 	}
 	have := s.CachedInfo().Config
+	if _, marked := have.Metadata[metaRestore]; marked {
+		return nil, false, errRestoring
+	}
 	if err := conflict(have, want); err != nil {
 		return nil, false, err
 	}
@@ -168,7 +171,7 @@ func mayPass(err error) bool {
 		return true
 	}
 	for _, e := range []error{
-		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
+		errRestoring, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
 		nats.ErrConnectionReconnecting, jetstream.ErrJetStreamNotEnabled,
 	} {
 		if errors.Is(err, e) {

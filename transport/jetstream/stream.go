@@ -37,6 +37,9 @@ func newMetadata() map[string]string {
 }
 
 func readIdentity(name string, meta map[string]string) (identity, error) {
+	if err := restored(meta); err != nil {
+		return identity{}, fmt.Errorf("jetstream: stream %q: %w", name, err)
+	}
 	epoch, err := strconv.ParseUint(meta[metaEpoch], 10, eventid.EpochBits)
 	if err != nil {
 		return identity{}, fmt.Errorf("jetstream: stream %q is not a hub's: no epoch in its metadata", name)

@@ -55,11 +55,12 @@ type App struct {
 	devToken   string
 	transport  transport.Transport
 
-	hub    atomic.Pointer[hub.Hub] // nil until there is one
-	alone  atomic.Bool             // no other node will be there for the clients when this one stops
-	life   lifecycle
-	wg     sync.WaitGroup // everything that Start set going
-	failed chan error     // the first part that ended by itself
+	hub     atomic.Pointer[hub.Hub]           // nil until there is one
+	cluster atomic.Pointer[transport.Cluster] // nil until this node is part of one
+	alone   atomic.Bool                       // no other node will be there for the clients when this one stops
+	life    lifecycle
+	wg      sync.WaitGroup // everything that Start set going
+	failed  chan error     // the first part that ended by itself
 }
 
 // New checks cfg and reads the keys, and logs what an operator should know. It opens nothing else.

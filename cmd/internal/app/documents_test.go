@@ -26,7 +26,9 @@ var update = flag.Bool("update", false, "rewrite docs/dependencies.txt")
 func TestEverySeriesIsDocumented(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics.New(registry)
-	metrics.RegisterTransport(registry, func() transport.Stats { return transport.Stats{} })
+	stats := func() transport.Stats { return transport.Stats{} }
+	metrics.RegisterTransport(registry, stats)
+	metrics.RegisterNode(registry, metrics.Node{}, stats, func() int { return 0 })
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descriptions)

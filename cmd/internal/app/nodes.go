@@ -104,14 +104,19 @@ func (n *Nodes) make() error {
 
 // freeAddresses gives n different addresses of the loopback that nobody listens on.
 func freeAddresses(n int) ([]string, error) {
+	var held []net.Listener
+	defer func() { // all at the end, or the same could come again
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
 	addresses := make([]string, 0, n)
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // takes no time
 		if err != nil {
 			return nil, fmt.Errorf("look for a free port: %w", err)
 		}
-		defer func() { _ = l.Close() }() // all at the end, or the same could come again
-		addresses = append(addresses, l.Addr().String())
+		held, addresses = append(held, l), append(addresses, l.Addr().String())
 	}
 	return addresses, nil
 }

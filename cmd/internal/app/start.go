@@ -27,7 +27,11 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	adminHandler := admin.Handler(admin.Options{Gatherer: a.registry, Ready: a.ready})
+	adminOptions := admin.Options{Gatherer: a.registry, Ready: a.ready}
+	if a.cfg.Transport != "memory" {
+		adminOptions.Cluster = a.clusterOf
+	}
+	adminHandler := admin.Handler(adminOptions)
 	adminServer := newAdminServer(guardHost(adminHandler, a.cfg.PublicURL, false), a.log)
 	a.life.add(step{name: "admin server", limit: stopAdmin, must: true, run: func(ctx context.Context) error {
 		return shutdown(ctx, adminServer, a.log)
@@ -65,6 +69,9 @@ func (a *App) start(ctx context.Context) error {
 		return shutdown(ctx, server, a.log)
 	}})
 	a.life.add(step{name: "streams", limit: a.cfg.DrainDelay + a.cfg.ShutdownTimeout, run: a.drain})
+	if err := a.startOrders(ctx, log); err != nil {
+		return err
+	}
 	for _, l := range public {
 		a.goServe(server, l, a.cert != nil)
 	}
@@ -158,24 +165,30 @@ func (a *App) startHub(ctx context.Context, log transport.Transport) (*hub.Hub, 
 // lasts: they may have been started in any order, or be waiting for a machine. The admin listener answers meanwhile.
 func (a *App) openLog(ctx context.Context) (transport.Transport, error) {
 	if a.cfg.clustered() {
-		begin, opened := time.Now(), make(chan struct{})
+		opened := make(chan struct{})
 		var told sync.WaitGroup
-		told.Go(func() {
-			tick := time.NewTicker(waitNotice)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					a.log.Info("waiting for the log: its servers are not there yet, or not enough of them", "for", time.Since(begin).Round(time.Second))
-				case <-opened:
-					return
-				}
-			}
-		})
+		told.Go(func() { a.tellWaiting(opened) })
 		defer told.Wait()
 		defer close(opened)
 	}
 	return openTransport(ctx, &a.cfg, a.proofs, a.log)
+}
+
+// tellWaiting says until opened is closed that the log is not open.
+func (a *App) tellWaiting(opened <-chan struct{}) {
+	const text = "waiting for the log: its servers, or enough of the other nodes, have to be there"
+	a.log.Info(text)
+	begin := time.Now()
+	tick := time.NewTicker(waitNotice)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			a.log.Info(text, "since", time.Since(begin).Round(time.Second))
+		case <-opened:
+			return
+		}
+	}
 }
 
 // awaitReady waits for the hub's follower. A hub that takes longer serves nevertheless: it refuses by

@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/hub"
+	"github.com/cinnabar-hub/cinnabar/hub/metrics"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// orders is what an operator may ask of this node through the cluster; see transport.NodeControl. Unlike a shutdown,
+// a drain by order can be taken back, and its node goes on taking publications.
+type orders struct {
+	app     *App
+	started time.Time
+
+	mu       sync.Mutex // guards below; one order at a time
+	over     bool       // the process stops
+	cancel   context.CancelFunc
+	draining chan struct{} // closed when the drain under way has ended; nil while the node is in service
+}
+
+// startOrders lets the cluster that log is part of ask this node. A log in memory has none.
+func (a *App) startOrders(ctx context.Context, log transport.Transport) error {
+	c, ok := log.(transport.Cluster)
+	if !ok {
+		n := metrics.Node{Name: a.cfg.NodeName, Version: Version(), Mode: a.cfg.Transport}
+		metrics.RegisterNode(a.registry, n, log.Stats, func() int { return 0 })
+		return nil
+	}
+	name, mode := c.Node()
+	metrics.RegisterNode(a.registry, metrics.Node{Name: name, Version: Version(), Mode: mode}, log.Stats, c.Peers)
+	o := &orders{app: a, started: time.Now()}
+	if err := c.Serve(ctx, o); err != nil {
+		return err
+	}
+	a.cluster.Store(&c)
+	a.life.add(step{name: "orders", limit: stopHub, must: true, run: func(context.Context) error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.over = true
+		o.end()
+		return nil
+	}})
+	return nil
+}
+
+// clusterOf is what the admin listener shows, nil while there is none.
+func (a *App) clusterOf() transport.Cluster {
+	if c := a.cluster.Load(); c != nil {
+		return *c
+	}
+	return nil
+}
+
+// Report tells of the hub; see transport.NodeControl.
+func (o *orders) Report(ctx context.Context) transport.NodeReport {
+	h := o.app.hub.Load()
+	r := transport.NodeReport{Version: Version(), Started: o.started, Connections: h.Connections(), Draining: o.ordered() || h.Draining()}
+	if err := h.Ready(ctx); err != nil {
+		r.Reason = err.Error()
+	} else {
+		r.Ready = true
+	}
+	return r
+}
+
+// Drain takes the hub out of service in the order of a shutdown, and goes on in the background. On a node that is
+// being drained it does nothing.
+func (o *orders) Drain(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return hub.ErrShuttingDown
+	}
+	if o.draining != nil {
+		return nil
+	}
+	a := o.app
+	ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	o.draining = done
+	a.log.Info("draining by order", "drain_delay", a.cfg.DrainDelay)
+	a.hub.Load().Cordon()
+	a.wg.Go(func() {
+		defer close(done)
+		select {
+		case <-time.After(a.cfg.DrainDelay):
+		case <-ctx.Done(): // before any stream was told to end
+			return
+		}
+		if err := a.hub.Load().Drain(ctx, a.spread(ctx)); err != nil {
+			a.log.Info("drain by order ended early", "error", err)
+			return
+		}
+		a.log.Info("drained by order: no stream is left, publications are still taken")
+	})
+	return nil
+}
+
+// Undrain takes the hub into service again, whether or not all streams have ended.
+func (o *orders) Undrain(context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return hub.ErrShuttingDown
+	}
+	o.end()
+	return o.app.hub.Load().Undrain()
+}
+
+// end calls off a drain under way and waits until it has noticed, or it would begin after the hub was taken back.
+func (o *orders) end() {
+	if o.draining != nil {
+		o.cancel()
+		<-o.draining
+		o.draining = nil
+	}
+}
+
+func (o *orders) ordered() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.draining != nil
+}
