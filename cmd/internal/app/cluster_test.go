@@ -155,6 +155,7 @@ func TestThreeNodesAreOneHub(t *testing.T) {
 	t.Run("one order", func(t *testing.T) { oneOrder(ctx, t, nodes) })
 	t.Run("a client that hops", func(t *testing.T) { hops(ctx, t, nodes) })
 	t.Run("conforms", func(t *testing.T) { judge(t, nodes[1].target(), conformance.Cases()) })
+	t.Run("one leaves", func(t *testing.T) { leaves(ctx, t, nodes) })
 }
 
 // waitsForTheOthers has a node that is the first of three: probes see it, clients do not.
@@ -239,6 +240,61 @@ func hops(ctx context.Context, t *testing.T, nodes []*starting) {
 	publishing.Wait()
 	if !slices.Equal(got, published) {
 		t.Errorf("received\n%v\npublished\n%v", got, published)
+	}
+}
+
+// leaves stops the last node: its streams end one after the other, and the others go on serving.
+//
+// Covers: SUB-38.
+func leaves(ctx context.Context, t *testing.T, nodes []*starting) {
+	t.Helper()
+	const streams = 20
+	leaving, staying := nodes[2], nodes[0]
+	ends := make(chan time.Time, streams)
+	var open, all sync.WaitGroup
+	open.Add(streams)
+	for range streams {
+		all.Go(func() {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			s := client.Subscriber{URL: leaving.URL(), Token: mint(t, subscriberKey), Topics: []string{"leaves"}, HTTP: httpClient(t)}
+			s.OnOpen = func(client.Open) { open.Done() }
+			s.OnRetry = func(cause error, _ time.Duration) {
+				if !client.Ended(cause) {
+					t.Errorf("a stream ended with %v", cause)
+				}
+				ends <- time.Now()
+				cancel(client.ErrStop) // to another node
+			}
+			if err := s.Run(ctx, func(sse.Event) error { return nil }); !errors.Is(err, client.ErrStop) {
+				t.Error(err)
+			}
+		})
+	}
+	open.Wait()
+	begin := time.Now()
+	stopped := make(chan error, 1)
+	go func() { stopped <- leaving.Stop(ctx) }()
+	const window = 2800 * time.Millisecond // 70 % of its --shutdown-timeout
+	early := 0
+	for i := range streams {
+		switch end := <-ends; {
+		case i == 0:
+			staying.publish(ctx, t, "leaves", "meanwhile")
+		case end.Sub(begin) < window/2:
+			early++
+		}
+	}
+	all.Wait()
+	if early > streams*3/4 {
+		t.Errorf("%d of %d streams ended in the first half of the time", early, streams)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	id := staying.publish(ctx, t, "leaves", "afterwards")
+	if e := nodes[1].collect(ctx, t, "leaves", "earliest", 2, func() {}); len(e) != 2 || e[1].ID != id {
+		t.Errorf("the other nodes have %v", e)
 	}
 }
 
