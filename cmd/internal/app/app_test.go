@@ -23,6 +23,16 @@ import (
 // start runs a hub on random ports with args beside, and stops it when the test ends.
 func start(t *testing.T, args ...string) (a *app.App, lines func() string) {
 	t.Helper()
+	a, lines = prepare(t, args...)
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a, lines
+}
+
+// prepare is start for a hub that is not started yet.
+func prepare(t *testing.T, args ...string) (a *app.App, lines func() string) {
+	t.Helper()
 	args = append([]string{
 		"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--data-dir=" + filepath.Join(t.TempDir(), "data"), "--retry=10ms",
 	}, args...)
@@ -33,9 +43,6 @@ func start(t *testing.T, args ...string) (a *app.App, lines func() string) {
 	log, lines := logged(t)
 	a, err = app.New(s.Config, log)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

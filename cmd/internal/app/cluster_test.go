@@ -228,18 +228,23 @@ func hops(ctx context.Context, t *testing.T, nodes []*starting) {
 			published[k] = nodes[k%3].publish(ctx, t, "hops", strconv.Itoa(k)) // acknowledged at one before the next is sent
 		}
 	})
-	var got []string
+	var got []sse.Event
 	for hop := 0; len(got) < total; hop++ {
 		events := nodes[hop%3].collect(ctx, t, "hops", cursor, min(7, total-len(got)), func() {})
 		if len(events) == 0 {
 			break
 		}
-		got = append(got, ids(events)...)
-		cursor = got[len(got)-1]
+		got = append(got, events...)
+		cursor = events[len(events)-1].ID
 	}
 	publishing.Wait()
-	if !slices.Equal(got, published) {
-		t.Errorf("received\n%v\npublished\n%v", got, published)
+	for k, e := range got {
+		if e.Data != strconv.Itoa(k) {
+			t.Fatalf("event %d, of hop %d, has %q and the id %s; the id was to be %s", k, k/7, e.Data, e.ID, published[k])
+		}
+	}
+	if !slices.Equal(ids(got), published) {
+		t.Error("the order is right, but some of the ids are of other events, as if they had come late")
 	}
 }
 
