@@ -361,7 +361,11 @@ func (f *follower) restart() {
 // stalled notices a follower that stands still although there is something ahead. It is given a new
 // consumer, and is an error when that does not help.
 func (f *follower) stalled() error {
-	if !f.log.tail.behind() || f.busy.Load() {
+	ahead := f.log.tail.behind()
+	if f.log.opts.clustered() { // others append, too, and the monitor asks for the end of the log
+		ahead = ahead || f.log.tail.followed() && f.log.extents.latest().last > transport.Position(f.reached.Load())
+	}
+	if !ahead || f.busy.Load() {
 		f.moved.Store(time.Now().UnixNano())
 		return nil
 	}

@@ -152,3 +152,13 @@ func background(t *testing.T) context.Context {
 	t.Helper()
 	return context.WithoutCancel(t.Context())
 }
+
+// diskUsed returns the bytes that are used of the disk of dir.
+func diskUsed(t *testing.T, dir string) int {
+	t.Helper()
+	free, total, err := diskSpace(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(total - free) //nolint:gosec // a small disk
+}

@@ -93,6 +93,15 @@ func (e *embedded) stop() {
 	}
 }
 
+// shed turns the store off and leaves the rest of the server running, for a node that has others.
+func (e *embedded) shed() {
+	if s := e.current.Load(); s != nil && s.JetStreamEnabled() {
+		if err := s.ShutdownJetStream(); err != nil {
+			e.logger.log.Error("the store could not be turned off", slog.Any("error", err))
+		}
+	}
+}
+
 // InProcessConn connects to whichever server runs now, so that a client outlives a restart of the server.
 func (e *embedded) InProcessConn() (net.Conn, error) {
 	if s := e.current.Load(); s != nil {

@@ -169,6 +169,13 @@ func (t *tail) settle(ctx context.Context) error {
 	return nil
 }
 
+// followed reports whether there is a follower.
+func (t *tail) followed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.following
+}
+
 // behind reports whether an entry of this process waits for the follower.
 func (t *tail) behind() bool {
 	t.mu.Lock()

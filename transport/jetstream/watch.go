@@ -67,7 +67,7 @@ func (l *Log) watchCluster(ctx context.Context) {
 		case <-l.poke:
 		case <-ticker.C:
 		}
-		local, all := w.watchServer(ctx), w.probe(ctx)
+		local, all, stalled := w.watchServer(ctx), w.probe(ctx), l.stalled()
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -76,14 +76,16 @@ func (l *Log) watchCluster(ctx context.Context) {
 		case all != nil:
 			l.health.set(all)
 		default:
-			l.health.set(l.stalled())
+			l.health.set(stalled)
 		}
 		l.window.expire()
 	}
 }
 
-// watchServer looks at the server in this process. When it has turned its store off, as it does on a full disk, it
-// is restarted in place once there is space; until then its routes lead to the others.
+// watchServer looks at the server in this process. Its first failed write leaves a replica that stands still, and
+// that this node would read before all others, as it is the nearest. So the store is turned off, as the
+// server itself does for some failures, until it is restarted in place once there is space; its routes lead to the
+// others meanwhile.
 func (w *watcher) watchServer(ctx context.Context) error {
 	if w.Log.server == nil {
 		return nil
@@ -101,6 +103,8 @@ func (w *watcher) watchServer(ctx context.Context) error {
 	if w.space.enough(0) && w.server.due(time.Now(), true) {
 		w.restart(ctx, w.server.restarts)
 		w.nudge()
+	} else {
+		w.Log.server.shed()
 	}
 	return fmt.Errorf("%w: the store of this node: %s", transport.ErrUnavailable, trouble)
 }
