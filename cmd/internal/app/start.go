@@ -171,7 +171,11 @@ func (a *App) openLog(ctx context.Context) (transport.Transport, error) {
 		defer told.Wait()
 		defer close(opened)
 	}
-	return openTransport(ctx, &a.cfg, a.proofs, a.log)
+	log, err := openTransport(ctx, &a.cfg, a.proofs, a.log)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) { // why it was called off says more than what it was doing
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return log, err
 }
 
 // tellWaiting says until opened is closed that the log is not open.
