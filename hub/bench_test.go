@@ -24,14 +24,14 @@ func BenchmarkFrame(b *testing.B) {
 		e := transport.Entry{Pos: 1, Update: u}
 		b.Run(fmt.Sprintf("bytes=%d/by=frame", size), func(b *testing.B) {
 			b.ReportAllocs()
-			b.SetBytes(int64(newFrame(e, "").size()))
+			b.SetBytes(int64(newFrame(e).size()))
 			for b.Loop() {
-				newFrame(e, "")
+				newFrame(e)
 			}
 		})
 		b.Run(fmt.Sprintf("bytes=%d/by=subscriber", size), func(b *testing.B) {
 			b.ReportAllocs()
-			b.SetBytes(int64(newFrame(e, "").size()))
+			b.SetBytes(int64(newFrame(e).size()))
 			for b.Loop() {
 				for range subscribers {
 					sse.AppendEvent(nil, sse.Event{ID: u.ID, Type: u.Type, Data: u.Data, Retry: u.Retry})

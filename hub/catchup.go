@@ -3,13 +3,15 @@ package hub
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // catchUp reads the log from the position to upto at the speed of the client. It returns endNone once
-// everything up to there has been written.
+// everything up to there has been written. The position ends at the last entry that was read, which
+// need not be upto: what comes live between the two was not in the log yet, and has to be written.
 func (s *subscriber) catchUp(ctx context.Context, out *writer, upto transport.Position) endReason {
 	patience := retryLog{give: logPatience}
 	replayed := 0
@@ -19,6 +21,7 @@ func (s *subscriber) catchUp(ctx context.Context, out *writer, upto transport.Po
 			s.hub.metrics.ResumeDepth.Observe(float64(replayed))
 		}
 	}()
+	begin := s.pos
 	for s.pos < upto {
 	scan:
 		for e, err := range s.hub.o.Transport.Scan(ctx, s.pos, upto, s.selectors) {
@@ -50,19 +53,21 @@ func (s *subscriber) catchUp(ctx context.Context, out *writer, upto transport.Po
 				if err := out.entry(e); err != nil {
 					return s.sinkReason(err)
 				}
+				s.past.noteSent(e.Pos, e.Update.ID)
 			}
 			if e.Pos > s.pos {
 				s.pos = e.Pos
+				s.past.noteRead(begin, s.pos)
 			}
 			if why := s.onTheWay(out); why != endNone {
 				return why
 			}
 		}
-		if patience.failed() {
-			continue
+		if !patience.failed() {
+			break
 		}
-		s.pos = max(s.pos, upto) // what is not there any more was deleted singly
 	}
+	s.past.sentID = strings.Clone(s.past.sentID) // of the rest of that update nothing is kept
 	if err := out.flush(); err != nil {
 		return s.sinkReason(err)
 	}

@@ -80,6 +80,9 @@ func (h *Hub) forget(s *subscriber, why endReason) {
 	h.fanout.leave(s)
 	h.removeInterest(s.selectors)
 	h.dismiss(s.addr, s.grant.Subject)
+	if why == endLate {
+		h.log.Error("stream cut, too many late entries wait for it: some are lost to its client", "request_id", s.requestID)
+	}
 	h.metrics.SubscribersEnded.WithLabelValues(why.String()).Inc()
 	h.log.Debug("stream ended", "request_id", s.requestID, "reason", why.String())
 }

@@ -23,14 +23,15 @@ func (s *subscriber) follow(ctx context.Context, upto transport.Position) endRea
 	}
 	out := newWriter(s)
 	for {
-		if why := s.catchUp(ctx, out, upto); why != endNone {
+		why := s.catchUp(ctx, out, upto)
+		if why != endNone {
 			return why
 		}
 		if s.hub.adopt(s) {
 			return endNone
 		}
-		why, lagged := s.live(ctx, out)
-		if !lagged {
+		var lagged bool
+		if why, lagged = s.live(ctx, out); !lagged {
 			return why
 		}
 		upto = s.hub.fanout.rejoin(s)
@@ -60,10 +61,10 @@ func (s *subscriber) live(ctx context.Context, out *writer) (why endReason, lagg
 			return s.sinkReason(err), false
 		}
 		switch {
-		case why == endNone && lagged:
-			return endNone, true
 		case len(frames) > 0:
 			continue
+		case why == endNone && lagged:
+			return endNone, true
 		case why != endNone:
 			return why, false
 		}

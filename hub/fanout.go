@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cinnabar-hub/cinnabar/hub/metrics"
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -18,13 +19,14 @@ type fanout struct {
 	log     *slog.Logger
 	metrics *metrics.Metrics
 
+	appended atomic.Uint64 // newest position that this node has acknowledged
+
 	// guarded by mu
-	mu     sync.Mutex
-	index  *index
-	all    map[*subscriber]struct{}
-	head   transport.Position // newest position handed to deliver
-	headID string
-	round  uint64 // counts deliveries, to offer an update once however many selectors match
+	mu    sync.Mutex
+	index *index
+	all   map[*subscriber]struct{}
+	head  transport.Position // newest position handed to deliver
+	round uint64             // counts deliveries, to offer an update once however many selectors match
 }
 
 func newFanout(log *slog.Logger, m *metrics.Metrics) *fanout {
@@ -42,16 +44,13 @@ func (f *fanout) deliver(e transport.Entry) {
 			// Who was not reached reads the log instead; the defect then ends only the stream that has it.
 			for s := range f.all {
 				if s.round != f.round {
-					s.fallBehind(e.Pos)
+					s.salvage(e)
 				}
 			}
 		}
 	}()
 
-	if e.Pos > f.head {
-		f.head, f.headID = e.Pos, e.Update.ID
-		f.metrics.FollowerPosition.Set(float64(e.Pos))
-	}
+	f.advance(&e)
 	f.round++
 	var (
 		fr      *frame
@@ -70,7 +69,7 @@ func (f *fanout) deliver(e transport.Entry) {
 				continue
 			}
 			if fr == nil {
-				fr = newFrame(e, f.headID)
+				fr = newFrame(e)
 			}
 			s.offer(fr)
 		}
@@ -78,6 +77,37 @@ func (f *fanout) deliver(e transport.Entry) {
 	if matched {
 		f.metrics.FollowerMatched.Inc()
 	}
+}
+
+// advance moves the head to e. Only a late entry may come after a higher position: another one means that
+// the log has lost what it had there, or begun anew, and everybody goes on from here.
+func (f *fanout) advance(e *transport.Entry) {
+	switch {
+	case e.Pos > f.head:
+		e.Late = false
+	case e.Late:
+		return
+	default:
+		f.log.Error("the log has begun again before what was followed", "position", e.Pos, "followed", f.head)
+		f.appended.Store(uint64(e.Pos))
+		for s := range f.all {
+			s.rewind(e.Pos - 1)
+		}
+	}
+	f.head = e.Pos
+	f.metrics.FollowerPosition.Set(float64(e.Pos))
+}
+
+// salvage sees to it that a subscriber that e may be for gets it, after a defect in matching: from the log or,
+// where the log is not read again, by finding out for itself. Called under the fan-out lock.
+func (s *subscriber) salvage(e transport.Entry) {
+	if !e.Late {
+		s.fallBehind(e.Pos)
+		return
+	}
+	f := newFrame(e)
+	f.unsure = true
+	s.offer(f)
 }
 
 // join enters s into the index and returns the position up to which entries are in the log only;
@@ -105,6 +135,11 @@ func (f *fanout) leave(s *subscriber) {
 
 // rejoin lets a subscriber that has fallen behind be offered frames again and returns the position up to
 // which it has to read the log. Called by its consumer.
+//
+// The head alone is right also where the transport brings only what was asked for: the subscriber's selectors have
+// been added all the time, so every entry for it up to the head was offered, dropped because it lagged (and is in the
+// log, after lagPos), or will come as a late one, which it knows by its place. Everything after the head is queued
+// from here on. What Interest.Add once answered lies before any of this.
 func (f *fanout) rejoin(s *subscriber) transport.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -124,29 +124,6 @@ func TestGrantMemo(t *testing.T) {
 	}
 }
 
-// TestLateEntries: one that comes after a higher position carries the cursor of that one, and the head
-// stays where it is.
-//
-// Covers: SSE-C09.
-func TestLateEntries(t *testing.T) {
-	n := newNode(t, nil)
-	s := n.listener(nil, "a")
-	n.fanout.deliver(entry(9, "nine", "other"))
-	late := entry(5, "five", "a")
-	late.Late = true
-	n.fanout.deliver(late)
-	frames := queued(s)
-	if len(frames) != 1 || string(frames[0].wire(false)) != "id: five\ndata: five\nid: nine\n\n" {
-		t.Fatalf("%d frames", len(frames))
-	}
-	if !s.wants(frames[0]) {
-		t.Error("a late frame is not wanted")
-	}
-	if head := n.fanout.join(watcher(t, "a")); head != 9 {
-		t.Errorf("the head is %d, want 9", head)
-	}
-}
-
 // TestPanicInFanOut: one matcher's defect costs one update at most.
 func TestPanicInFanOut(t *testing.T) {
 	change, book, reg := observed(nil)

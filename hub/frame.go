@@ -3,7 +3,9 @@ package hub
 import (
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
@@ -11,25 +13,21 @@ import (
 // frame is one update in wire form, encoded once per node and shared by everyone who reads it.
 // It is immutable, chunk framing included, so that a chunked connection needs no copy of its own.
 type frame struct {
-	pos     transport.Position
-	late    bool
-	private bool
-	topics  []string
-	buf     []byte // chunk size line, event, CRLF
-	event   []byte // the part of buf between the two
+	pos    transport.Position
+	late   bool
+	unsure bool // late ones: whether it is for a subscriber has yet to be found out
+	id     string
+	update *spec.Update // of late ones, nil else
+	buf    []byte       // chunk size line, event, CRLF
+	event  []byte       // the part of buf between the two
 }
 
 // maxChunkHead is the longest chunk size line: 16 hexadecimal digits and CRLF.
 const maxChunkHead = 18
 
-// newFrame encodes e. cursorID is written last when e is late, so that the client's cursor does not go
-// back (SSE-C09).
-func newFrame(e transport.Entry, cursorID string) *frame {
-	u := e.Update
-	ev := sse.Event{ID: u.ID, Type: u.Type, Data: u.Data, Retry: u.Retry}
-	if e.Late {
-		ev.CursorID = cursorID
-	}
+// newFrame encodes e.
+func newFrame(e transport.Entry) *frame {
+	ev := event(e.Update)
 	size := sse.EventSize(ev)
 	var head [maxChunkHead]byte
 	h := appendChunkHead(head[:0], size)
@@ -37,12 +35,21 @@ func newFrame(e transport.Entry, cursorID string) *frame {
 	buf := make([]byte, 0, len(h)+size+2)
 	buf = append(buf, h...)
 	buf = sse.AppendEvent(buf, ev)
-	event := buf[len(h):]
+	body := buf[len(h):]
 	buf = append(buf, '\r', '\n')
-	return &frame{
-		pos: e.Pos, late: e.Late, private: u.Private, topics: u.Topics,
-		buf: buf, event: slices.Clip(event),
+	f := &frame{
+		pos: e.Pos, late: e.Late, id: strings.Clone(e.Update.ID), // subscribers keep it, and nothing else of the update
+		buf: buf, event: slices.Clip(body),
 	}
+	if e.Late {
+		f.update = e.Update
+	}
+	return f
+}
+
+// event is an update as the stream has it.
+func event(u *spec.Update) sse.Event {
+	return sse.Event{ID: u.ID, Type: u.Type, Data: u.Data, Retry: u.Retry}
 }
 
 // wire returns the bytes to write: with chunk framing or without.

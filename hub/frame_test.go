@@ -52,7 +52,7 @@ func TestFrameWire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u.Topics = []string{"a"}
-			f := newFrame(transport.Entry{Pos: 7, Update: &u}, "cursor")
+			f := newFrame(transport.Entry{Pos: 7, Update: &u})
 			if f.size() != len(f.wire(true)) {
 				t.Errorf("size %d, %d bytes", f.size(), len(f.wire(true)))
 			}
@@ -81,13 +81,16 @@ func TestFrameWire(t *testing.T) {
 // Covers: SSE-C09.
 func TestLateFrame(t *testing.T) {
 	u := &spec.Update{Topics: []string{"a"}, ID: "old", Data: "x"}
-	late := string(newFrame(transport.Entry{Pos: 1, Late: true, Update: u}, "newest").wire(false))
-	if want := "id: old\ndata: x\nid: newest\n\n"; late != want {
-		t.Errorf("late frame %q, want %q", late, want)
+	f := newFrame(transport.Entry{Pos: 1, Late: true, Update: u})
+	want := "id: old\ndata: x\nid: newest\n\n"
+	if got := string(f.wireAfter("newest", false)); got != want {
+		t.Errorf("late frame %q, want %q", got, want)
 	}
-	usual := string(newFrame(transport.Entry{Pos: 1, Update: u}, "newest").wire(false))
-	if want := "id: old\ndata: x\n\n"; usual != want {
-		t.Errorf("frame %q, want %q", usual, want)
+	if got := string(unchunk(t, f.wireAfter("newest", true))); got != want {
+		t.Errorf("late frame, chunked: %q, want %q", got, want)
+	}
+	if got := string(f.wire(false)); got != "id: old\ndata: x\n\n" {
+		t.Errorf("to a client that has nothing higher: %q", got)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -75,12 +74,12 @@ type Hub struct {
 	bodyTimeout time.Duration
 	noHijack    bool // tests: every stream keeps its handler, no goroutine waits for a descriptor
 
-	drain    drainState
-	appended atomic.Uint64 // newest position that this node has acknowledged
+	drain drainState
 
 	// guarded by mu
 	mu       sync.Mutex
 	interest transport.Interest // nil until the follower is established
+	stopped  bool               // no new streams
 	ctx      context.Context    //nolint:containedctx // ends with Run; streams taken over from handlers live in it
 	streams  sync.WaitGroup     // goroutines of streams
 	open     openStreams
@@ -152,7 +151,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	span, err := h.o.Transport.Span(ctx)
 	if err == nil {
-		h.appended.Store(uint64(span.Last))
+		h.fanout.appended.Store(uint64(span.Last))
 	}
 	h.mu.Lock()
 	h.interest, h.ctx = interest, ctx
@@ -174,7 +173,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 	}
 	h.mu.Lock()
-	h.interest = nil // no new streams
+	h.stopped = true
 	h.mu.Unlock()
 	h.streams.Wait()
 	return nil
@@ -198,6 +197,9 @@ func (h *Hub) Ready(ctx context.Context) error {
 func (h *Hub) following() transport.Interest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.stopped {
+		return nil
+	}
 	return h.interest
 }
 

@@ -237,7 +237,7 @@ func TestWhatWaitsAtTheEnd(t *testing.T) {
 		t.Run(why.String(), func(t *testing.T) {
 			k := &memorySink{}
 			s := &subscriber{hub: newNode(t, nil).Hub, grant: &auth.Grant{}, sink: k, wake: make(chan struct{}, 1)}
-			s.offer(newFrame(transport.Entry{Pos: 1, Update: &spec.Update{Topics: []string{"a"}, ID: "e1", Data: "x"}}, ""))
+			s.offer(newFrame(transport.Entry{Pos: 1, Update: &spec.Update{Topics: []string{"a"}, ID: "e1", Data: "x"}}))
 			s.end(why)
 			if got, lagged := s.live(t.Context(), newWriter(s)); got != why || lagged {
 				t.Errorf("ended as %v, lagged %v", got, lagged)

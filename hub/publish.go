@@ -52,8 +52,8 @@ func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for {
-		seen := h.appended.Load()
-		if uint64(e.Pos) <= seen || h.appended.CompareAndSwap(seen, uint64(e.Pos)) {
+		seen := h.fanout.appended.Load()
+		if uint64(e.Pos) <= seen || h.fanout.appended.CompareAndSwap(seen, uint64(e.Pos)) {
 			break
 		}
 	}

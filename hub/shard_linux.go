@@ -165,11 +165,11 @@ func (sh *shard) serve(s *subscriber) {
 		frames, lagged := s.take(sh.frames[:0], batchBytes)
 		sh.frames = frames
 		switch {
+		case len(frames) > 0:
+			sh.join(s, frames)
 		case why == endNone && lagged:
 			sh.release(s)
 			return
-		case len(frames) > 0:
-			sh.join(s, frames)
 		case why != endNone:
 			sh.beginEnd(s)
 		default:
@@ -215,21 +215,19 @@ func (sh *shard) join(s *subscriber, frames []*frame) {
 		joined, largest int
 	)
 	for _, f := range frames {
-		if !s.wants(f) {
+		wire := s.wire(f, k.chunk)
+		if wire == nil {
 			continue
 		}
-		if f.pos > s.pos {
-			s.pos = f.pos
-		}
-		largest = max(largest, f.size())
+		largest = max(largest, len(wire))
 		switch joined++; joined {
 		case 1:
-			b = f.wire(k.chunk) // alone it needs no copy
+			b = wire // alone it needs no copy
 		case 2:
-			sh.scratch = append(append(sh.scratch[:0], b...), f.wire(k.chunk)...)
+			sh.scratch = append(append(sh.scratch[:0], b...), wire...)
 			b = sh.scratch
 		default:
-			sh.scratch = append(sh.scratch, f.wire(k.chunk)...)
+			sh.scratch = append(sh.scratch, wire...)
 			b = sh.scratch
 		}
 	}

@@ -56,7 +56,7 @@ func (s *subscriber) sinkReason(err error) endReason {
 type writer struct {
 	s     *subscriber
 	buf   []byte
-	count int // entries and frames seen
+	count int // entries of the log written
 	held  int // events in buf
 	large int // bytes of the largest of them
 	chunk bool
@@ -68,27 +68,23 @@ func (w *writer) batch() int { return w.s.sink.batch() }
 
 // frame adds a live frame, if the client has not had it.
 func (w *writer) frame(f *frame) error {
-	if !w.s.wants(f) {
+	b := w.s.wire(f, w.chunk)
+	if b == nil {
 		return nil
 	}
-	b := f.wire(w.chunk)
 	if err := w.room(len(b)); err != nil {
 		return err
 	}
 	w.buf = append(w.buf, b...)
 	w.held++
 	w.large = max(w.large, len(b))
-	if f.pos > w.s.pos {
-		w.s.pos = f.pos
-	}
 	return nil
 }
 
 // entry adds an update read from the log.
 func (w *writer) entry(e transport.Entry) error {
 	w.count++
-	u := e.Update
-	ev := sse.Event{ID: u.ID, Type: u.Type, Data: u.Data, Retry: u.Retry}
+	ev := event(e.Update)
 	size := sse.EventSize(ev)
 	if err := w.room(size + maxChunkHead + 2); err != nil {
 		return err

@@ -37,6 +37,8 @@ func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
 	if h.Draining() {
 		return h.refuseForNow(w, r, req, unavailable("draining", "this node is shutting down", nil))
 	}
+	// Whether the transport is ready, that is takes publications, does not matter here: a stream is served as long as
+	// the log can be read. What cannot be read refuses it below, for now.
 	if h.following() == nil {
 		return h.refuseForNow(w, r, req, notReady())
 	}
@@ -98,12 +100,16 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 		hub: h, selectors: req.selectors, matchers: req.matchers, grant: req.grant,
 		addr: clientAddr(r), requestID: requestID(r.Context()), wake: make(chan struct{}, 1),
 	}
-	began := false
+	began, added := false, false
 	defer func() {
-		if !began { // refused, or a panic on the way
-			h.fanout.leave(s)
-			h.dismiss(s.addr, s.grant.Subject)
+		if began {
+			return
 		}
+		h.fanout.leave(s) // refused, or a panic on the way
+		if added {
+			h.removeInterest(s.selectors)
+		}
+		h.dismiss(s.addr, s.grant.Subject)
 	}()
 	ctx, leave, err := h.enter(r.Context())
 	if err != nil {
@@ -114,11 +120,10 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if !began {
-			h.removeInterest(s.selectors)
-		}
-	}()
+	added = true
+	// From `from` on everything will reach this node, but the follower need not have come so far: its head may be
+	// anywhere before or behind. What is at or before either is read from the log, if the client lacks it. The
+	// client's own position stays the floor even when it is ahead of both (REC-22).
 	upto := max(from, h.fanout.join(s))
 	res, err := h.resume(ctx, req.cursor, req.asked)
 	if err != nil {
@@ -128,8 +133,9 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 	s.resuming = res.asked && !res.live
 	if res.live {
 		// What was acknowledged before the request is not for it, even if the follower has yet to bring it.
-		s.pos = max(upto, transport.Position(h.appended.Load()))
+		s.pos = max(upto, transport.Position(h.fanout.appended.Load()))
 	}
+	s.past.floor = s.pos
 	s.endAt, s.endWhy = h.lifetime(req.grant.Expires)
 	if err := h.openSink(w, r, s, res); err != nil {
 		return err
@@ -157,7 +163,7 @@ func notReady() error {
 func (h *Hub) enter(request context.Context) (context.Context, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.interest == nil {
+	if h.interest == nil || h.stopped {
 		return nil, nil, notReady()
 	}
 	ctx, cancel := context.WithCancel(request)
@@ -182,9 +188,10 @@ func (h *Hub) addInterest(ctx context.Context, selectors []topic.Selector) (tran
 
 // removeInterest undoes addInterest.
 func (h *Hub) removeInterest(selectors []topic.Selector) {
-	if in := h.following(); in != nil {
-		in.Remove(selectors...)
-	}
+	h.mu.Lock()
+	in := h.interest
+	h.mu.Unlock()
+	in.Remove(selectors...)
 }
 
 // lifetime is when a stream has to end: a random 80 to 100 % of the lifetime, so that reconnections

@@ -43,17 +43,20 @@ type subscriber struct {
 	events atomic.Uint32 // what the poller saw, for the shard
 
 	// guarded by mu
-	mu     sync.Mutex
-	queue  []*frame
-	queued int // bytes in queue
-	lagged bool
-	lagPos transport.Position // when lagged: all up to here was taken or was not for it
-	ready  bool               // the consumer has been told and has not looked yet
-	shard  *shard             // the consumer; nil = the goroutine that listens to wake
-	wake   chan struct{}      // capacity 1; nil while a shard has the stream
+	mu        sync.Mutex
+	queue     []*frame // in the order of their positions; only late ones when lagged
+	queued    int      // bytes in queue, late ones apart
+	lateBytes int      // of the late ones
+	lagged    bool
+	rewound   bool               // when lagged: what was beyond lagPos has left the log, something else took its place
+	lagPos    transport.Position // when lagged: all up to here was taken or was not for it
+	ready     bool               // the consumer has been told and has not looked yet
+	shard     *shard             // the consumer; nil = the goroutine that listens to wake
+	wake      chan struct{}      // capacity 1; nil while a shard has the stream
 
 	// owned by the consumer
-	pos      transport.Position // of the last update whose bytes were begun, or before which nothing is wanted
+	pos      transport.Position // of the last update taken in the order of the log, or before which nothing is wanted
+	past     past
 	lastSent time.Time
 	cutAt    time.Time // once the end was asked for: nothing more is waited for after this
 	torn     bool      // a write was given up half way: the body cannot end as planned
@@ -74,12 +77,13 @@ const (
 	endTrimmed               // its position has left the log (SUB-36)
 	endUnavailable           // the log could not be read for too long
 	endFailed                // a defect, contained
+	endLate                  // too many late entries wait for it
 )
 
 // String returns the label.
 func (r endReason) String() string {
 	return [...]string{
-		"none", "client", "lifetime", "expired", "drain", "stalled", "trimmed", "unavailable", "failed",
+		"none", "client", "lifetime", "expired", "drain", "stalled", "trimmed", "unavailable", "failed", "late",
 	}[r]
 }
 
@@ -93,10 +97,14 @@ func (r endReason) graceful() bool {
 func (s *subscriber) offer(f *frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if f.late {
+		s.offerLate(f)
+		return
+	}
 	if s.lagged {
 		return
 	}
-	if len(s.queue) > 0 && s.queued+f.size() > s.hub.o.SubscriberBuffer {
+	if s.queued > 0 && s.queued+f.size() > s.hub.o.SubscriberBuffer {
 		s.fallBehindLocked(f.pos)
 		return
 	}
@@ -116,11 +124,16 @@ func (s *subscriber) fallBehind(pos transport.Position) {
 }
 
 func (s *subscriber) fallBehindLocked(pos transport.Position) {
-	if len(s.queue) > 0 {
-		pos = min(pos, s.queue[0].pos)
+	var late []*frame // the log is read again, but perhaps not where these stand
+	for _, f := range s.queue {
+		if f.late {
+			late = append(late, f)
+		} else {
+			pos = min(pos, f.pos)
+		}
 	}
 	s.lagged, s.lagPos = true, pos-1
-	s.queue, s.queued = nil, 0
+	s.queue, s.queued = late, 0
 	s.hub.metrics.Lagged.Inc()
 	s.notifyLocked()
 }
@@ -157,27 +170,51 @@ func (s *subscriber) end(why endReason) {
 
 func (s *subscriber) endingWhy() endReason { return endReason(s.ending.Load()) }
 
+// rewind makes the subscriber go on from the log with what now stands after pos, also if it is beyond already.
+// Called under the fan-out lock.
+func (s *subscriber) rewind(pos transport.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lagged {
+		s.fallBehindLocked(pos + 1)
+	}
+	s.lagPos, s.rewound = min(s.lagPos, pos), true
+	s.queue, s.lateBytes = nil, 0 // of what is gone
+}
+
 // resetQueue clears the lagged mark, so that frames are queued again, and moves the position to where the
-// log has to be read from. Called by the consumer, under the fan-out lock.
+// log has to be read from. Late frames stay. Called by the consumer, under the fan-out lock.
 func (s *subscriber) resetQueue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pos = max(s.pos, s.lagPos)
-	s.queue, s.queued, s.lagged = nil, 0, false
+	if s.rewound {
+		s.pos = s.lagPos
+		s.past.rewind(s.pos)
+	}
+	s.lagged, s.rewound = false, false
 }
 
-// take moves queued frames worth about maxBytes (at least one) to dst. It reports whether the
-// subscriber has lagged, in which case there are none.
+// take moves queued frames worth about maxBytes (at least one) to dst. It reports whether the subscriber has
+// lagged; then there are only late frames that stand before what it will read from the log. Called by the
+// consumer.
 func (s *subscriber) take(dst []*frame, maxBytes int) (frames []*frame, lagged bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, bytes := 0, 0
+	n, bytes, late := 0, 0, 0
 	for n < len(s.queue) && (n == 0 || bytes+s.queue[n].size() <= maxBytes) {
-		bytes += s.queue[n].size()
+		f := s.queue[n]
+		if s.lagged && f.pos > max(s.pos, s.lagPos) {
+			break
+		}
+		if bytes += f.size(); f.late {
+			late += f.size()
+		}
 		n++
 	}
 	dst = append(dst, s.queue[:n]...)
-	s.queued -= bytes
+	s.queued -= bytes - late
+	s.lateBytes -= late
 	switch rest := len(s.queue) - n; {
 	case rest > 0:
 		copy(s.queue, s.queue[n:])
@@ -198,10 +235,6 @@ func (s *subscriber) listen() {
 	defer s.mu.Unlock()
 	s.ready = false
 }
-
-// wants reports whether a live frame goes to the client: late ones always, others only if they are
-// beyond the position.
-func (s *subscriber) wants(f *frame) bool { return f.late || f.pos > s.pos }
 
 // selects reports whether an update read from the log is for this subscriber, with the grant applied
 // afresh (REC-07).

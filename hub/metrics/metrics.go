@@ -19,6 +19,7 @@ type Metrics struct {
 	DeliveredBytes   prometheus.Counter     // bytes handed to sockets
 	Replayed         prometheus.Counter     // updates written from the log rather than live
 	Lagged           prometheus.Counter     // times a subscriber's queue overflowed and it went back to the log (SUB-36)
+	Late             prometheus.Counter     // updates written after a later one (SSE-C09)
 	Resumes          *prometheus.CounterVec // streams opened with a cursor, by outcome
 	Heartbeats       prometheus.Counter     // comments sent on silent streams
 	Panics           prometheus.Counter     // contained, each is a defect
@@ -57,6 +58,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		DeliveredBytes: counter("delivered_bytes_total", "Bytes handed to subscribers' sockets."),
 		Replayed:       counter("replayed_total", "Updates written to subscribers from the log."),
 		Lagged:         counter("lagged_total", "Times a subscriber fell behind its queue and went back to the log."),
+		Late:           counter("late_total", "Updates written to subscribers after a later one."),
 		Resumes:        vec("resumes_total", "Streams opened with a cursor, by outcome.", "outcome"),
 		Heartbeats:     counter("heartbeats_total", "Comments sent on silent streams."),
 		Panics:         counter("panics_total", "Panics contained. Each one is a defect."),
@@ -71,7 +73,7 @@ func New(reg prometheus.Registerer) *Metrics {
 	if reg != nil {
 		reg.MustRegister(m.Subscribers, m.SubscribersOpened, m.SubscribersEnded, m.Selectors, m.Published,
 			m.PublishSeconds, m.Refused, m.SoftRefused, m.Delivered, m.DeliveredBytes, m.Replayed, m.Lagged,
-			m.Resumes, m.ResumeDepth, m.Heartbeats, m.Panics, m.FollowerPosition, m.FollowerMatched)
+			m.Late, m.Resumes, m.ResumeDepth, m.Heartbeats, m.Panics, m.FollowerPosition, m.FollowerMatched)
 	}
 	return m
 }

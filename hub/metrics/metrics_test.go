@@ -17,6 +17,7 @@ var catalogue = []string{
 	"cinnabar_follower_position",
 	"cinnabar_heartbeats_total",
 	"cinnabar_lagged_total",
+	"cinnabar_late_total",
 	"cinnabar_panics_total",
 	"cinnabar_publish_seconds",
 	"cinnabar_published_total",
