@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server" //nolint:depguard // stands for servers that somebody else runs
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/client"
