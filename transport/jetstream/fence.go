@@ -67,8 +67,9 @@ func (r *round) pending() bool {
 // flight is the round under way.
 type flight struct {
 	*round
-	token string // of the question that is not answered yet
-	asked bool   // it is the second one
+	token string             // of the question that is not answered yet
+	asked bool               // it is the second one
+	known transport.Position // to be stored when the question was asked: no answer may be less
 	fence transport.Position
 	sent  time.Time
 }
@@ -76,6 +77,7 @@ type flight struct {
 var (
 	errFenceText   = errors.New("the stream's answer to a fence cannot be read")
 	errNotAnswered = errors.New("not answered")
+	errLeaderless  = errors.New("the stream has no leader")
 )
 
 // ask publishes a question whose answer comes through the channel of frames.
@@ -124,19 +126,27 @@ func readEnd(m *nats.Msg) (end, error) {
 		return end{}, nats.ErrNoResponders
 	}
 	var a struct {
-		Error   *refusalError `json:"error"`
-		State   streamState   `json:"state"`
-		Cluster struct {
-			Leader string `json:"leader"`
-		} `json:"cluster"`
+		Error *apiError `json:"error"`
+		streamInfo
 	}
 	if err := json.Unmarshal(m.Data, &a); err != nil {
 		return end{}, fmt.Errorf("stream information: %w", err)
 	}
 	if a.Error != nil {
-		return end{}, a.Error
+		return end{}, errors.New(a.Error.Description)
 	}
-	return end{last: transport.Position(a.State.Last), leader: a.Cluster.Leader}, nil
+	return a.end()
+}
+
+func (i streamInfo) end() (end, error) {
+	if !i.led() {
+		return end{}, errLeaderless
+	}
+	e := end{last: transport.Position(i.State.Last)}
+	if i.Cluster != nil {
+		e.leader = i.Cluster.Leader
+	}
+	return e, nil
 }
 
 // begin subscribes to what waits and sends a fence, unless one is under way.
@@ -147,11 +157,12 @@ func (f *interestFollower) begin() {
 	f.mu.Lock()
 	r := f.next
 	f.next = nil
+	known := max(f.reached, f.safe)
 	f.mu.Unlock()
 	if r == nil {
 		r = newRound()
 	}
-	f.flight = &flight{round: r, sent: time.Now()}
+	f.flight = &flight{round: r, known: known, sent: time.Now()}
 	err := f.subscribe(r.filters)
 	if err == nil {
 		f.flight.token, err = f.askFence()
@@ -191,7 +202,7 @@ func (f *interestFollower) fenced(n transport.Position) bool {
 	fl := f.flight
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n < f.reached {
+	if n < fl.known {
 		f.suspectLocked(reasonRegress)
 		return false
 	}
@@ -204,7 +215,7 @@ func (f *interestFollower) fenced(n transport.Position) bool {
 		f.end = nil
 	}
 	confirm(fl.filters, n)
-	fl.fence = n
+	fl.fence, fl.known = n, max(f.reached, f.safe)
 	if f.end == nil || (len(fl.filters) > 0 && n > max(f.reached, f.safe, f.end.last)) {
 		return true
 	}
@@ -220,12 +231,13 @@ func (f *interestFollower) ended(e end) {
 	case e.leader != f.leader:
 		f.suspectLocked(reasonLeader)
 		return
-	case e.last < f.reached || e.last < f.safe:
+	case e.last < f.flight.known: // later frames may have overtaken the answer
 		f.suspectLocked(reasonRegress)
 		return
 	case f.end == nil:
 		f.end, f.endAt = &e, time.Now()
 	}
+	f.log.newest.reach(e.last) // or a copy that is cut off could be taken for the whole log
 	f.landed(min(f.flight.fence, e.last))
 }
 

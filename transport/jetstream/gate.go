@@ -29,6 +29,15 @@ func (n *newest) lower(pos transport.Position) {
 	}
 }
 
+// reach notes that something stands at pos, of which nothing more is known.
+func (n *newest) reach(pos transport.Position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if pos > n.pos {
+		n.pos, n.id = pos, ""
+	}
+}
+
 func (n *newest) raise(e transport.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

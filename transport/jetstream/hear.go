@@ -26,7 +26,7 @@ type hearing struct {
 	leader     string
 	unsure     []*filter          // subscribed, and the fence was not answered
 	dropped    transport.Position // the highest of the frames that were not handled while the log was read
-	shorter    time.Time          // since when the log has been shorter than it was; zero = it is not
+	short      shortness          // of the log, compared with what it was
 	unreadable bool               // the answers to fences: this follower cannot be
 	complained time.Time          // of a malformed frame
 }
@@ -158,7 +158,7 @@ func (f *interestFollower) take(m *nats.Msg) {
 // made, and so before its first frame.
 func (f *interestFollower) disturbed(m *nats.Msg) (reason, bool) {
 	switch {
-	case len(f.heard) >= heardCapacity-1:
+	case len(f.heard) >= cap(f.heard)-1:
 		return reasonSlow, true
 	case f.log.conn.dialed() != f.dials:
 		return reasonReconnect, true

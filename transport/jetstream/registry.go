@@ -65,6 +65,19 @@ func (r *registry) standsFor(name string) string {
 // filter returns what is used for a narrow filter that has users.
 func (r *registry) filter(name string) *filter { return r.filters[r.standsFor(name)] }
 
+// covers reports whether an update of that subject, without its prefix, comes through one of the filters.
+func (r *registry) covers(subject string) bool {
+	if r.filters[subject] != nil || r.filters[everything] != nil {
+		return true
+	}
+	for i := range len(subject) {
+		if subject[i] == '.' && r.filters[subject[:i+1]+everything] != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // use counts a user of a narrow filter.
 func (r *registry) use(name string) { r.obtain(r.standsFor(name)).users++ }
 

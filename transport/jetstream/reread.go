@@ -16,14 +16,9 @@ const (
 	rereadPause    = 50 * time.Millisecond
 	maxRereadPause = 500 * time.Millisecond
 	rereadPatience = 10 * time.Second // for reading the log, before it is begun again
-	// shorterPatience is how long a log that is shorter than it was is not believed. A leader that is cut off from
-	// the others says so until it notices, which takes it 10 seconds.
-	shorterPatience = 15 * time.Second
 )
 
-var (
-	errShorter = errors.New("the log is shorter than it was")
-)
+var errShorter = errors.New("the log is shorter than it was")
 
 // suspect notes that something may have been lost. Called by run.
 func (f *interestFollower) suspect(why reason, err error) {
@@ -184,13 +179,11 @@ func (f *interestFollower) drop(m *nats.Msg) {
 
 // stored asks the leader how much is stored.
 func (f *interestFollower) stored(ctx context.Context) (end, error) {
-	ctx, cancel := context.WithTimeout(ctx, fencePatience)
-	defer cancel()
-	msgs, err := f.log.inbox.request(ctx, infoSubject+f.log.opts.Prefix, nil, false)
+	info, err := f.log.readInfo(ctx, f.log.opts.Prefix, nil, patience{quiet: fencePatience, total: fencePatience, attempts: 1})
 	if err != nil {
 		return end{}, err
 	}
-	return readEnd(msgs[0])
+	return info.end()
 }
 
 // measure compares the end of the log with what is known. A log that has lost its end, or is another one, is
@@ -199,16 +192,16 @@ func (f *interestFollower) measure(last transport.Position) error {
 	if f.lost != nil {
 		f.forget(min(f.lost.to, last))
 	}
-	if last >= max(f.reached, f.safe, f.dropped) {
-		f.shorter = time.Time{}
-		return nil
-	}
-	if f.shorter.IsZero() {
-		f.shorter = time.Now()
+	short := last < max(f.reached, f.safe, f.dropped)
+	if short && f.short.since.IsZero() {
 		f.suspectLocked(reasonRegress)
 	}
-	if time.Since(f.shorter) < shorterPatience {
-		return errShorter
+	if !f.short.lasts(short) {
+		if short {
+			return errShorter
+		}
+		f.log.newest.reach(last)
+		return nil
 	}
 	f.log.opts.Logger.Error("the log has lost its newest entries",
 		slog.Uint64("position", uint64(last)), slog.Uint64("followed", uint64(max(f.reached, f.safe))))
@@ -220,7 +213,7 @@ func (f *interestFollower) measure(last transport.Position) error {
 func (f *interestFollower) forget(to transport.Position) {
 	f.reached, f.safe, f.dropped, f.previous = to, to, 0, 0
 	f.handed = handed{}
-	f.lost, f.shorter = nil, time.Time{}
+	f.lost, f.short = nil, shortness{}
 }
 
 // read hands out what has not been of (safe, upto], where upto is stored.
@@ -247,11 +240,11 @@ func (f *interestFollower) scan(ctx context.Context, upto transport.Position) er
 			return err
 		}
 		after = e.Pos
-		if !f.handed.has(e.Pos) {
+		if f.misses(e) {
 			f.seen.reread.Add(1)
 			f.hand(e)
+			f.pass(e.Pos)
 		}
-		f.pass(e.Pos)
 	}
 	if after < upto { // the last entries are gone, or the scan was told of a shorter log
 		x, err := f.log.freshExtent(ctx)
@@ -266,10 +259,27 @@ func (f *interestFollower) scan(ctx context.Context, upto transport.Position) er
 	return nil
 }
 
+// misses reports whether an entry read from the log has to be handed out. If not, it is passed, under one lock
+// with the decision: an Add before it makes the entry one of interest, an Add after it answers with a later position.
+func (f *interestFollower) misses(e transport.Entry) bool {
+	subject := strings.TrimPrefix(f.log.subjects.of(e.Update.Topics), f.log.subjects.updates)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.handed.has(e.Pos) && f.covers(subject) {
+		return true
+	}
+	f.passLocked(e.Pos)
+	return false
+}
+
 // pass notes that everything up to pos has been handed out.
 func (f *interestFollower) pass(pos transport.Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.passLocked(pos)
+}
+
+func (f *interestFollower) passLocked(pos transport.Position) {
 	f.safe, f.reached = max(f.safe, pos), max(f.reached, pos)
 	f.handed.prune(f.safe)
 }

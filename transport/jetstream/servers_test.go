@@ -58,7 +58,8 @@ func newServers(t testing.TB, n int) *servers {
 	return s
 }
 
-func startServers(t testing.TB, dirs []string) *servers {
+// startServers runs a server on each directory, with options that each of adapt has changed.
+func startServers(t testing.TB, dirs []string, adapt ...func(i int, o *server.Options)) *servers {
 	t.Helper()
 	s := &servers{running: make([]*server.Server, len(dirs))}
 	ports := freePorts(t, len(dirs))
@@ -72,6 +73,9 @@ func startServers(t testing.TB, dirs []string) *servers {
 			for _, port := range ports {
 				o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", port))...)
 			}
+		}
+		for _, f := range adapt {
+			f(i, &o)
 		}
 		s.opts = append(s.opts, o)
 	}
