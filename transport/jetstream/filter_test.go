@@ -166,9 +166,9 @@ func selectorFor(r *rand.Rand, topic string) string {
 
 func TestFiltersCoverWhatTheirSelectorSelects(t *testing.T) {
 	s := hubSubjects(t)
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same every time
+	r := rand.New(rand.NewPCG(1, 2))
 	selected, narrow := 0, 0
-	for range 100_000 {
+	for range 40_000 {
 		topics := []string{randomTopic(r)}
 		for r.IntN(4) == 0 {
 			topics = append(topics, randomTopic(r))
@@ -184,13 +184,13 @@ func TestFiltersCoverWhatTheirSelectorSelects(t *testing.T) {
 			return
 		}
 	}
-	if selected < 30_000 || narrow < 20_000 {
+	if selected < 12_000 || narrow < 8_000 {
 		t.Errorf("only %d selectors selected, %d of them with narrow filters: the test tests little", selected, narrow)
 	}
 }
 
 func FuzzFiltersCoverWhatTheirSelectorSelects(f *testing.F) {
-	r := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same every time
+	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
 		a, b := randomTopic(r), randomTopic(r)
 		f.Add(selectorFor(r, a), a, b)
