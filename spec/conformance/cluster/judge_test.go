@@ -20,7 +20,7 @@ func TestTheJudgeSeesEveryFault(t *testing.T) {
 		count  func(verdict) int
 		want   int
 	}{
-		{"nothing", func(*[]logged, []attempt, *[]receipt, *source) {}, verdict.faults, 0},
+		{"nothing", func(*[]logged, []attempt, *[]receipt, *source) {}, func(v verdict) int { return v.faults() }, 0},
 		{"lost", func(_ *[]logged, _ []attempt, got *[]receipt, _ *source) {
 			*got = append((*got)[:3], (*got)[5:]...)
 		}, func(v verdict) int { return v.lost }, 2},

@@ -38,22 +38,21 @@ type source struct {
 	run    *run
 
 	// owned by live until done is closed
-	got      []receipt
-	retry    time.Duration
-	cursor   string
-	at       int      // index into urls
-	refused  []string // cursors that were not answered as found
-	alien    int      // events of nobody
-	comments int
-	ended    bool // it has seen the last update
+	got     []receipt
+	retry   time.Duration
+	cursor  string
+	at      int      // index into urls
+	refused []string // cursors that were not answered as found
+	alien   int      // events of nobody
+	ended   bool     // it has seen the last update
 
 	reconnects atomic.Int64
 	closed     atomic.Pointer[string] // why it has given up
 	opened     chan struct{}          // closed when its first stream is open
 	complete   chan struct{}          // closed when it has seen the last update
 	openOnce   sync.Once
-	ends       atomic.Pointer[[]time.Time] // when its streams ended
-	first      time.Duration               // from the request to the first byte of the first stream
+	ends       []time.Time   // when its streams ended, refusals left out; owned by live
+	first      time.Duration // from the request to the first byte of the first stream
 }
 
 // defaultRetry is the reconnection time before the hub has given one.
@@ -108,8 +107,13 @@ func (s *source) once(ctx context.Context) (why string) {
 		})
 	}}, 0)
 	d.SetLastEventID(asked)
-	d.OnComment = func(string) { s.comments++ }
-	defer s.noteEnd()
+	stream := false // a soft refusal begins without the comment that opens a stream (SUB-28, SUB-41)
+	d.OnComment = func(string) { stream = true }
+	defer func() {
+		if stream {
+			s.ends = append(s.ends, time.Now())
+		}
+	}()
 	// A soft refusal says nothing of the cursor: it has no stream.
 	if echo := res.Header.Get(spec.HeaderLastEventID); asked != "" && echo != "" && echo != asked {
 		s.refused = append(s.refused, asked+" → "+echo)
@@ -117,7 +121,7 @@ func (s *source) once(ctx context.Context) (why string) {
 	for {
 		e, err := d.Next()
 		if ms, ok := d.Retry(); ok {
-			s.retry = time.Duration(ms) * time.Millisecond //nolint:gosec // a small number of the hub
+			s.retry = time.Duration(ms) * time.Millisecond
 		}
 		s.cursor = d.LastEventID()
 		if err != nil {
@@ -140,15 +144,6 @@ func (s *source) take(e sse.Event) {
 		s.ended = true
 		close(s.complete)
 	}
-}
-
-func (s *source) noteEnd() {
-	var ends []time.Time
-	if old := s.ends.Load(); old != nil {
-		ends = *old
-	}
-	ends = append(ends[:len(ends):len(ends)], time.Now())
-	s.ends.Store(&ends)
 }
 
 // firstByte calls seen when the first byte has been read.

@@ -17,14 +17,14 @@ var table struct {
 	rows []string // guarded by mu
 }
 
-const tableHead = "failure | mode | lost | doubled | late | closed | longest publish stall | longest delivery stall | longest silence | acknowledged | deliveries | reconnects | 503 | cut"
+const tableHead = "failure | mode | lost | doubled | late | closed | longest publish stall | longest without any acknowledgement | longest delivery stall | longest silence | acknowledged | deliveries | reconnects | 503 | cut"
 
 // row adds and prints a row of the failure table.
 func row(t *testing.T, failure, mode string, v verdict) {
 	t.Helper()
 	line := strings.Join([]string{
 		failure, mode, fmt.Sprint(v.lost), fmt.Sprint(v.doubled), fmt.Sprint(v.late), fmt.Sprint(v.closed),
-		brief(v.publishStall), brief(v.deliveryStall), brief(v.silence), fmt.Sprint(v.acked), fmt.Sprint(v.deliveries), fmt.Sprint(v.reconnects),
+		brief(v.publishStall), brief(v.ackGap), brief(v.deliveryStall), brief(v.silence), fmt.Sprint(v.acked), fmt.Sprint(v.deliveries), fmt.Sprint(v.reconnects),
 		fmt.Sprint(v.unavailable), fmt.Sprint(v.cut),
 	}, " | ")
 	t.Log(line)

@@ -4,12 +4,14 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
 
 // verdict is what became of a run.
 type verdict struct {
+	run                     *run
 	attempts, acked, stored int
 	deliveries, reconnects  int
 
@@ -25,6 +27,7 @@ type verdict struct {
 	misplaced int // updates of one publisher out of its order, or under another id than acknowledged
 
 	publishStall  time.Duration // longest time from an update's first attempt to its acknowledgement
+	ackGap        time.Duration // longest time in which no publisher on any node was acknowledged
 	deliveryStall time.Duration // longest time from an acknowledgement to a delivery
 	silence       time.Duration // longest time between two deliveries to a client that hears everything
 	unavailable   int           // answers 503
@@ -46,10 +49,26 @@ func (v *verdict) tell(format string, args ...any) {
 func judge(log []logged, attempts []attempt, sources []*source) verdict {
 	v := verdict{attempts: len(attempts), stored: len(log)}
 	place := v.judgeLog(log, attempts)
+	v.ackGap = longestGap(attempts)
 	for _, s := range sources {
 		v.judgeSource(s, log, place, attempts)
 	}
 	return v
+}
+
+// longestGap is the longest time between two acknowledgements.
+func longestGap(attempts []attempt) (longest time.Duration) {
+	var acks []time.Duration
+	for _, a := range attempts {
+		if a.acked > 0 {
+			acks = append(acks, a.acked)
+		}
+	}
+	slices.Sort(acks)
+	for i := 1; i < len(acks); i++ {
+		longest = max(longest, acks[i]-acks[i-1])
+	}
+	return longest
 }
 
 // judgeLog returns each update's place in the log, by its number.
@@ -169,12 +188,12 @@ func (r *run) add(v *verdict) {
 }
 
 // faults is how much must not be.
-func (v verdict) faults() int {
+func (v *verdict) faults() int {
 	return v.lost + v.doubled + v.disorder + v.alien + v.closed + v.refused + v.missing + v.twice + v.misplaced
 }
 
 // require fails the test for everything but late deliveries, which are reported.
-func (v verdict) require(t *testing.T) {
+func (v *verdict) require(t *testing.T) {
 	t.Helper()
 	if v.faults() > 0 {
 		t.Errorf("%d deliveries lost, %d doubled, %d out of order, %d of what was not asked for; %d clients gave up, %d cursors were not found; "+

@@ -73,7 +73,7 @@ func Build(t testing.TB, pkg string) string {
 	if runtime.GOOS == "windows" {
 		file += ".exe"
 	}
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", file, pkg) //nolint:forbidigo,gosec // built once for all tests of a package
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "build", "-o", file, pkg) //nolint:gosec // built once for all tests of a package
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}

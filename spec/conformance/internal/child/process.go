@@ -3,10 +3,12 @@ package child
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +40,7 @@ func NewProcess(t testing.TB, name, path string, args ...string) *Process {
 			p.Kill()
 		}
 		if t.Failed() {
-			t.Logf("the log of %s:\n%s", p.name, p.Log())
+			t.Logf("the log of %s:\n%s", p.name, p.tail())
 		}
 	})
 	return p
@@ -125,6 +127,24 @@ func (p *Process) Stop() {
 	}
 }
 
+// shownLog is how many bytes of a log a failed test shows; CINNABAR_TEST_LOGS names a directory for all of it.
+const shownLog = 32 << 10
+
+// tail is the end of the log.
+func (p *Process) tail() string {
+	all := p.Log()
+	if dir := os.Getenv("CINNABAR_TEST_LOGS"); dir != "" { //nolint:forbidigo // only tests call this
+		file := filepath.Join(dir, fmt.Sprintf("%s %d.log", p.name, time.Now().UnixNano()))
+		if err := os.WriteFile(file, []byte(all), 0o600); err != nil { //nolint:gosec // where whoever runs the tests wants it
+			p.tb.Logf("the whole log of %s: %v", p.name, err)
+		}
+	}
+	if len(all) > shownLog {
+		return "…" + all[len(all)-shownLog:]
+	}
+	return all
+}
+
 // Log is everything that the process and its predecessors have written.
 func (p *Process) Log() string { return p.out.String() }
 
@@ -140,7 +160,7 @@ func FreePort(t testing.TB, host string) string {
 			last = err
 			continue
 		}
-		defer l.Close()
+		_ = l.Close()
 		return l.Addr().String()
 	}
 	t.Fatalf("no free port: %v", last)
