@@ -94,6 +94,14 @@ proxy: build ## stream through nginx with docker/nginx.conf
 cluster: ## the failure table: clusters of processes that are killed, stopped, cut off, restarted
 	CINNABAR_CLUSTER=1 go test -count=1 -timeout 20m -v ./spec/conformance/cluster
 
+.PHONY: manifests
+manifests: build ## check the Compose files and Kubernetes manifests, and that the hub takes their settings
+	.ci/manifests.sh
+
+.PHONY: compose
+compose: build ## run each Compose file without a container engine (root, Linux)
+	@for f in docker/compose*.yaml; do echo "-- $$f"; .ci/compose.sh $$f; done
+
 .PHONY: cover
 cover: ## coverage of the whole module, per function, in cover.out
 	go test -coverpkg=./... -coverprofile=cover.out ./...
