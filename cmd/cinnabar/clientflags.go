@@ -65,15 +65,20 @@ func (f *hubFlags) read() (url, token string, err error) {
 
 // checkURL tells a slip of the pen from a hub that cannot be reached.
 func checkURL(hub string) error {
-	u, err := neturl.Parse(hub)
+	return checkAddress("the hub's URL", hub, "http://127.0.0.1:3000/.well-known/mercure")
+}
+
+// checkAddress is checkURL for any URL, with what it is and how it looks.
+func checkAddress(what, given, example string) error {
+	u, err := neturl.Parse(given)
 	if e, ok := errors.AsType[*neturl.Error](err); ok {
 		err = e.Err // without the URL, which may hold a password
 	}
 	switch {
 	case err != nil:
-		return &usageError{fmt.Errorf("the hub's URL cannot be read: %w", err)}
+		return &usageError{fmt.Errorf("%s cannot be read: %w", what, err)}
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return &usageError{fmt.Errorf("the hub's URL is %q: it must be like http://127.0.0.1:3000/.well-known/mercure", u.Redacted())}
+		return &usageError{fmt.Errorf("%s is %q: it must be like %s", what, u.Redacted(), example)}
 	}
 	return nil
 }

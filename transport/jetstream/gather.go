@@ -78,6 +78,7 @@ func (c *control) askNodes(ctx context.Context) []transport.Node {
 			if err := json.Unmarshal(m.Data, &n); err != nil || !validPrefix.MatchString(n.Name) || n.Instance == c.instance {
 				continue
 			}
+			n.Seen = time.Now() // by our clock, as for those that do not answer
 			nodes = append(nodes, n)
 			delete(waiting, n.Name)
 			quiet.Reset(gatherQuiet)

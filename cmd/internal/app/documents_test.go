@@ -122,7 +122,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 
 // clientFlags are flags of the commands other than serve. Source: the command contract.
 var clientFlags = []string{
-	"alg", "count", "data", "hub", "id", "json", "key", "kid", "last-event-id", "payload", "private", "publish",
+	"admin", "alg", "count", "data", "hub", "id", "json", "key", "kid", "last-event-id", "payload", "private", "publish",
 	"publisher-key", "subject", "subscribe", "subscriber-key", "token", "topic", "ttl", "type",
 }
 
@@ -130,7 +130,7 @@ var clientFlags = []string{
 func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 	serve := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	app.NewSettings(serve)
-	code := regexp.MustCompile("`[^`\n]*`|(?m)^.*cinnabar (?:serve|publish|subscribe|token|conformance|config).*$")
+	code := regexp.MustCompile("`[^`\n]*`|(?m)^.*cinnabar (?:serve|publish|subscribe|token|conformance|cluster|config).*$")
 	long := regexp.MustCompile(`(?:^|[\s` + "`" + `])--([a-z][a-z-]+)`)
 	variable := regexp.MustCompile(`CINNABAR_[A-Z_]+[A-Z]`)
 	seen := 0
@@ -147,7 +147,7 @@ func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 		for _, name := range variable.FindAllString(text, -1) {
 			seen++
 			setting := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "CINNABAR_"), "_", "-"))
-			other := []string{"hub", "token", "key", "public-vectors"}
+			other := []string{"admin", "hub", "token", "key", "public-vectors"}
 			if serve.Lookup(setting) == nil && !slices.Contains(other, setting) {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}

@@ -17,9 +17,9 @@ import (
 // envPrefix begins the environment variables of the hub: --data-dir is CINNABAR_DATA_DIR.
 const envPrefix = "CINNABAR_"
 
-// Names under envPrefix that are not settings of serve: the client commands read the first three, the
+// Names under envPrefix that are not settings of serve: the client commands read the first four, the
 // test suites the last.
-var otherEnv = []string{"CINNABAR_HUB", "CINNABAR_TOKEN", "CINNABAR_KEY", "CINNABAR_PUBLIC_VECTORS"}
+var otherEnv = []string{"CINNABAR_ADMIN", "CINNABAR_HUB", "CINNABAR_TOKEN", "CINNABAR_KEY", "CINNABAR_PUBLIC_VECTORS"}
 
 // kubernetesEnv are the variables that Kubernetes sets in every pod of a namespace with a service whose
 // name begins with "cinnabar". Taking them for misspelt settings would keep the hub from starting there.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
+	"github.com/cinnabar-hub/cinnabar/spec/client"
+)
+
+const (
+	adminDefault = "http://127.0.0.1:3001"
+	adminTimeout = 15 * time.Second // a node waits a few seconds for others at most
+	adminAnswer  = 8 << 20          // bytes read of an answer
+)
+
+func newCluster() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "See the nodes that share a log, and take one out of service",
+		Long: `The commands ask the admin listener of any node (--admin-listen of serve); it asks the others. A hub that is
+alone is a cluster of one node.`,
+		RunE: needsCommand,
+	}
+	var admin string
+	cmd.PersistentFlags().StringVar(&admin, "admin", "", "`URL` of a node's admin listener [CINNABAR_ADMIN] (default "+adminDefault+")")
+	cmd.AddCommand(newClusterStatus(&admin),
+		newClusterOrder(&admin, "drain", "leaves service",
+			"Take a node out of service: it is not ready, refuses new streams and ends those it has",
+			"The node goes on taking publications, and runs until it is stopped. Its clients go to the other nodes.\n"+
+				"The command returns when the drain has begun; `cinnabar cluster status` shows the connections left."),
+		newClusterOrder(&admin, "undrain", "is in service", "Take a drained node into service again",
+			"A drain that is under way ends no more streams. A node that is shutting down refuses."))
+	return cmd
+}
+
+func newClusterStatus(admin *string) *cobra.Command {
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print the nodes, the stream that holds the log, and its replicas",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := askAdmin(cmd.Context(), *admin, http.MethodGet, "cluster")
+			if err != nil {
+				return err
+			}
+			var state app.ClusterState
+			if err := json.Unmarshal(body, &state); err != nil {
+				return fmt.Errorf("what answered is no admin listener: %w", err)
+			}
+			if raw {
+				_, err = cmd.OutOrStdout().Write(append(bytes.TrimSpace(body), '\n'))
+				return err
+			}
+			return writeCluster(cmd.OutOrStdout(), &state)
+		},
+	}
+	cmd.Flags().BoolVar(&raw, "json", false, "print what the node answered")
+	return cmd
+}
+
+// newClusterOrder makes the command that has a node do verb; done is what the node then does.
+func newClusterOrder(admin *string, verb, done, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " NODE",
+		Short: short,
+		Long:  short + ".\n\n" + long,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return &usageError{fmt.Errorf("which node? `cinnabar cluster status` names them")}
+			}
+			if _, err := askAdmin(cmd.Context(), *admin, http.MethodPost, "cluster/nodes/"+url.PathEscape(args[0])+"/"+verb); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", args[0], done)
+			return err
+		},
+	}
+}
+
+// askAdmin sends a request to an admin listener and returns the body of an answer that is well.
+func askAdmin(ctx context.Context, base, method, path string) ([]byte, error) {
+	if base == "" {
+		base = os.Getenv("CINNABAR_ADMIN")
+	}
+	if base == "" {
+		base = adminDefault
+	}
+	if err := checkAddress("the admin listener's URL", base, adminDefault); err != nil {
+		return nil, err
+	}
+	ctx, stop := interruptible(ctx, adminTimeout)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+"/"+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, adminAnswer))
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, &client.Error{Status: resp.StatusCode, Detail: printable(string(body))}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return body, nil
+}
