@@ -2,9 +2,11 @@ package app
 
 import "github.com/cinnabar-hub/cinnabar/transport"
 
-// What the admin listener answers at /cluster, for the commands that read it.
-type (
-	ClusterState  = transport.ClusterState
-	ClusterNode   = transport.Node
-	ClusterStream = transport.Stream
-)
+// ClusterState is what the admin listener answers at /cluster, for the command that reads it.
+type ClusterState = transport.ClusterState
+
+// ClusterNode is one of its nodes.
+type ClusterNode = transport.Node
+
+// ClusterStream is where the nodes keep their log.
+type ClusterStream = transport.Stream
