@@ -123,6 +123,20 @@ ready() { # HUB
   echo "$1 is not ready: $(outside curl -sS --max-time 3 "http://$(address "$1"):3001/readyz" 2>&1)" >&2
   return 1
 }
+# whole waits until every hub answers and all three copies of the log have everything, as an operator would look.
+whole() {
+  local i state
+  for ((i = 0; i < 300; i++)); do
+    state=$(outside ./cinnabar cluster status --json --admin "http://$(address "${hubs[0]}"):3001" 2>&1) || true
+    if [ "$(grep -c '"answers": true' <<<"$state")" -eq ${#hubs[@]} ] && [ "$(grep -c '"current": true' <<<"$state")" -eq 3 ]; then
+      echo 'ok: cluster status shows every hub, and three copies of the log that have everything'
+      return
+    fi
+    sleep 0.1
+  done
+  outside ./cinnabar cluster status --admin "http://$(address "${hubs[0]}"):3001" >&2
+  return 1
+}
 has() { # FILE LINE
   local i
   for ((i = 0; i < 300; i++)); do
@@ -174,6 +188,7 @@ if [ ${#hubs[@]} -gt 1 ]; then
   [ -n "$nats" ] || rm -rf "$services/$missing/root/data"
   start "$missing"
   for name in "${hubs[@]}"; do ready "$name"; done
+  whole
   listen again "http://$(address "${hubs[0]}"):3000/.well-known/mercure"
   has "$scratch/again.stream" 'data: without-one'
   echo "ok: $missing is back, and ${hubs[0]} has what was published meanwhile"
