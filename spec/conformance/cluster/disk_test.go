@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -58,31 +60,42 @@ func fill(t *testing.T, disk string) (filler string) {
 // space it is well again by itself.
 func TestAFullDiskOfOneNodeIsTheOthersWork(t *testing.T) {
 	minutes(t)
-	disk := smallDisk(t, 128)
-	const full = 0
-	w := embeddedAt(t, "interest", func(i int) []string {
-		if i == full {
-			return []string{"--data-dir", filepath.Join(disk, "data")}
-		}
-		return nil
-	})
-	t.Logf("the leader is node %d, the disk of node %d gets full", w.leader(t), full)
-	v := play(t, plan{
-		hubs: w.urls()[1:], through: w.urls(), direct: w.urls(), clients: 60, rate: 300, before: time.Second, afterward: time.Second,
-		fail: func(*run) {
-			filler := fill(t, disk)
-			child.Eventually(t, patience, func() error {
-				return notReady(t, w.hubs[full])
+	var disks [nodes]string
+	for i := range disks {
+		disks[i] = smallDisk(t, 128)
+	}
+	w := embeddedAt(t, "interest", func(i int) []string { return []string{"--data-dir", filepath.Join(disks[i], "data")} })
+	for _, c := range []struct {
+		name string
+		from int // the leader
+	}{{"disk of a node that does not lead full", 1}, {"disk of the stream's leader full", 0}} {
+		full := (w.leader(t) + c.from) % nodes
+		h := w.hubs[full]
+		t.Run(c.name, func(t *testing.T) {
+			others := slices.Delete(w.urls(), full, full+1)
+			v := play(t, plan{
+				hubs: others, through: w.urls(), direct: w.urls(), clients: 60, rate: 300, before: time.Second, afterward: time.Second,
+				fail: func(*run) {
+					before := len(h.Log())
+					filler := fill(t, disks[full])
+					child.Eventually(t, patience, func() error { return notReady(t, h) })
+					pause(t, 5*time.Second) // for the others' subscribers and its own everything goes on
+					if err := notReady(t, h); err != nil {
+						t.Errorf("with its disk still full: %v", err)
+					}
+					if said := h.Log()[before:]; !diskSaid.MatchString(said) {
+						t.Error("the node does not say that its disk is full")
+					}
+					if err := os.Remove(filler); err != nil {
+						t.Fatal(err)
+					}
+					w.leader(t)
+				},
 			})
-			pause(t, 3*time.Second)
-			if err := notReady(t, w.hubs[full]); err != nil {
-				t.Errorf("with its disk still full: %v", err)
-			}
-			if err := os.Remove(filler); err != nil {
-				t.Fatal(err)
-			}
-			w.leader(t)
-		},
-	})
-	row(t, "disk of one node full", w.mode, v)
+			row(t, c.name, w.mode, v)
+		})
+	}
 }
+
+// diskSaid is what an operator looks for.
+var diskSaid = regexp.MustCompile(`level=(WARN|ERROR) msg="the store of this node.*no space left`)

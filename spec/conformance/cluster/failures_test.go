@@ -109,7 +109,9 @@ func playAll(t *testing.T, w *world, kind string, some []failure) {
 		if f.in != "" && f.in != kind {
 			continue
 		}
+		began := time.Now()
 		w.leader(t) // all is well, or none of the others is tried
+		t.Logf("ready for the next failure after %v", time.Since(began).Round(time.Millisecond))
 		t.Run(f.name, func(t *testing.T) {
 			v := play(t, plan{
 				hubs: w.urls(), clients: 60, rate: 500, before: time.Second, afterward: time.Second,

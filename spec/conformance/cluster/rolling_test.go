@@ -91,6 +91,7 @@ func even(t *testing.T, d drained, sources []*source) {
 // 200 go on, and nothing is lost or doubled. Covers: SUB-38, SUB-41.
 func TestARollingRestartBehindAProxy(t *testing.T) {
 	minutes(t)
+	t.Parallel() // with streams that are idle
 	for _, p := range proxies {
 		t.Run(p.name, func(t *testing.T) {
 			timeout := "16s" // of which some 10 s are for the streams
