@@ -69,7 +69,9 @@ type Node struct {
 	Filters  int      `json:"filters"`  // subjects that the follower has subscribed
 	Position Position `json:"position"` // up to where the hub has what it follows
 	Lag      uint64   `json:"lag"`      // from there to the end of the log, 0 when that is not known
-	Counts   Counts   `json:"counts"`
+	// SuspectSince is since when an interest follower has not been sure that nothing was lost; zero = it is sure.
+	SuspectSince time.Time `json:"suspect_since,omitzero"`
+	Counts       Counts    `json:"counts"`
 }
 
 // Counts are the counters of a node's Stats that tell of a cluster's health, since its start.

@@ -16,7 +16,7 @@ func TestClusterTables(t *testing.T) {
 	s := app.ClusterState{
 		Node: "a",
 		Nodes: []app.ClusterNode{
-			{Name: "a", Answers: true, NodeReport: report, Follower: "interest", Filters: 7, Position: 99, Lag: 1},
+			{Name: "a", Answers: true, NodeReport: report, Follower: "interest", Filters: 7, Position: 99, Lag: 1, SuspectSince: time.Now().Add(-5 * time.Second)},
 			{Name: "b", Answers: true, NodeReport: draining, Follower: "all", Position: 100},
 			{Name: "c", Seen: time.Now().Add(-time.Minute)},
 			{Name: "d"},
@@ -38,6 +38,7 @@ func TestClusterTables(t *testing.T) {
 			"a     v1.2.3   yes        12           interest  7        99        1",
 			"b     v1.2.3   draining   3            all       0        100       0",
 			"c     -        no answer  -            -         -        -         -",
+			"a makes sure that it has lost nothing, since 5s",
 			"b is not ready: draining\uFFFD[2J or not",
 			"c does not answer; it was last heard of 1m0s ago",
 			"d does not answer, and has not been heard of since a started",

@@ -28,6 +28,9 @@ func writeCluster(w io.Writer, s *app.ClusterState) error {
 		case n.Reason != "":
 			fmt.Fprintf(&b, "%s is not ready: %s\n", printable(n.Name), printable(n.Reason))
 		}
+		if !n.SuspectSince.IsZero() {
+			fmt.Fprintf(&b, "%s makes sure that it has lost nothing, since %s\n", printable(n.Name), time.Since(n.SuspectSince).Round(time.Second))
+		}
 	}
 	b.WriteByte('\n')
 	writeStream(&b, &s.Stream)

@@ -198,10 +198,11 @@ func (c *control) obey(ctx context.Context, verb string) error {
 // self is this node's state. It does no I/O beyond what the hub's report does.
 func (c *control) self(ctx context.Context) transport.Node {
 	s := c.log.Stats()
+	pos, suspect := c.log.followed()
 	n := transport.Node{
 		Name: c.name, Instance: c.instance, Answers: true, Seen: time.Now(), NodeReport: c.node.Report(ctx),
 		Mode: c.log.opts.mode(), Follower: s.Follower, Filters: s.Filters,
-		Position: c.log.followed(),
+		Position: pos, SuspectSince: suspect,
 		Counts: transport.Counts{
 			Appends: s.Appends, AppendRetries: s.AppendRetries, AppendErrors: s.AppendErrors, Followed: s.Followed,
 			BusMessages: s.BusMessages, Suspected: s.Suspected, Reread: s.Reread, Late: s.Late, Lost: s.Lost,
@@ -211,12 +212,13 @@ func (c *control) self(ctx context.Context) transport.Node {
 	return n
 }
 
-// followed is up to where the follower has handed out everything that it follows.
-func (l *Log) followed() transport.Position {
-	if pos, _, ok := l.interesting(); ok {
-		return pos
+// followed is up to where the follower has handed out everything that it follows, and since when it has not been
+// sure of that, zero if it is.
+func (l *Log) followed() (pos transport.Position, suspect time.Time) {
+	if pos, suspect, ok := l.interesting(); ok {
+		return pos, suspect
 	}
-	return transport.Position(l.follower.reached.Load())
+	return transport.Position(l.follower.reached.Load()), time.Time{}
 }
 
 // DrainNode takes a node out of service; see transport.Cluster.

@@ -168,7 +168,7 @@ func describe(info *jetstream.StreamInfo) transport.Stream {
 		s.Replicas = append(s.Replicas, transport.Replica{Name: s.Leader, Leader: true, Current: true})
 	}
 	for _, p := range info.Cluster.Replicas {
-		if !p.Offline {
+		if !p.Offline && p.Active < peerSilence {
 			there++
 		}
 		s.Replicas = append(s.Replicas, transport.Replica{Name: p.Name, Current: p.Current, Offline: p.Offline, Lag: p.Lag, Active: p.Active})

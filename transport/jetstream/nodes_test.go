@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -132,6 +133,43 @@ func TestANodeThatAnswersLateIsNotWaitedForLong(t *testing.T) {
 	}
 	release()
 	eventually(t, "b answers again", func() bool { return names(cluster(t, a)) == "a b" })
+}
+
+// TestTheStateOfAFollowerOfInterest: what it does not hear is no lag.
+func TestTheStateOfAFollowerOfInterest(t *testing.T) {
+	s, prefix := sharedServers(t)
+	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
+	b := openExternal(t, s, Options{Prefix: prefix, Node: "b", Follow: FollowInterest})
+	serveAll(t, []*Log{a, b})
+	if n := node(t, cluster(t, a), "b"); n.Follower != "" {
+		t.Errorf("before it follows: %+v", n)
+	}
+	c := &collector{}
+	in, err := b.Follow(t.Context(), c.take)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := update(0)
+	if _, err := in.Add(t.Context(), topic.Selector{Kind: topic.Classic, Pattern: wanted.Topics[0]}); err != nil {
+		t.Fatal(err)
+	}
+	// what comes while the follower still makes sure of its first filters is read from the store
+	eventually(t, "the bus brings an update", func() bool {
+		c.until(t, add(t, a, wanted).Pos)
+		return b.Stats().BusMessages > 0
+	})
+	var last transport.Entry
+	for range 5 {
+		last = add(t, a, update(1)) // of another topic
+	}
+	eventually(t, "what is not heard is no lag", func() bool {
+		n := node(t, cluster(t, a), "b")
+		return n.Position == last.Pos && n.Lag == 0 && n.SuspectSince.IsZero()
+	})
+	n := node(t, cluster(t, a), "b")
+	if n.Follower != "interest" || n.Filters == 0 || n.Counts.BusMessages == 0 || n.Counts.Followed != uint64(last.Pos)-5 {
+		t.Errorf("b is %+v", n)
+	}
 }
 
 func TestNodesOfAnEmbeddedCluster(t *testing.T) {
