@@ -12,6 +12,7 @@ import (
 // The disk of one node is full: its server turns its store off. The node is not ready, and serves its clients
 // through the others, until there is space.
 func TestANodeOfAClusterWithAFullDisk(t *testing.T) {
+	t.Parallel()
 	options := clusterOptions(t, 3, Options{MinFree: 4 << 20})
 	mountTmpfs(t, options[2].Dir, "size=32m")
 	logs := openNodes(t, options)

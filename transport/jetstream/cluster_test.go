@@ -12,6 +12,7 @@ import (
 )
 
 func TestTransportOnExternalServers(t *testing.T) {
+	t.Parallel()
 	transporttest.Run(t, transporttest.Implementation{
 		Open: func(t *testing.T, l transporttest.Limits) transport.Transport {
 			t.Helper()
@@ -28,6 +29,7 @@ func TestTransportOnExternalServers(t *testing.T) {
 }
 
 func TestTheNodesOfAClusterHaveOneLog(t *testing.T) {
+	t.Parallel()
 	logs := openCluster(t, 3, Options{})
 	a, b, c := logs[0], logs[1], logs[2]
 	followed := follow(t, b)
@@ -42,6 +44,7 @@ func TestTheNodesOfAClusterHaveOneLog(t *testing.T) {
 
 // One node dies, then a second, and they come back: what goes on, what does not, and what is told.
 func TestNodesOfAClusterDieAndComeBack(t *testing.T) {
+	t.Parallel()
 	options := clusterOptions(t, 3, Options{PublishTimeout: 8 * time.Second})
 	logs := openNodes(t, options)
 	a, b, c := logs[0], logs[1], logs[2]

@@ -24,7 +24,7 @@ func TestDirectoryThatCannotBeUsedIsNamed(t *testing.T) {
 			t.Helper()
 			write(t, filepath.Join(dir, modeFile), "cluster\n")
 			return dir
-		}, `mode "cluster"`},
+		}, `mode "cluster" and cannot be used in mode "standalone"; to take the history along, run "cinnabar backup"`},
 		{"of another program", func(t *testing.T, dir string) string {
 			t.Helper()
 			if err := os.Mkdir(filepath.Join(dir, storeDir), 0o700); err != nil {

@@ -160,5 +160,5 @@ func diskUsed(t *testing.T, dir string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(total - free) //nolint:gosec // a small disk
+	return int(total - free)
 }

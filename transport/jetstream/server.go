@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -161,6 +162,39 @@ type serverLog struct {
 	log     *slog.Logger
 	onError func() // called after each error: the store may be in trouble
 	text    atomic.Pointer[string]
+	told    repeats
+}
+
+// repeats tells lines that differ from earlier ones in digits only: a node with another secret would fill the log.
+type repeats struct {
+	mu   sync.Mutex // guards below
+	seen map[string]time.Time
+}
+
+const (
+	repeatEvery = 10 * time.Second
+	maxShapes   = 64
+)
+
+// again notes a line, and reports whether one of its shape was told a moment ago.
+func (r *repeats) again(text string) bool {
+	shape := strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, text)
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.seen[shape]) < repeatEvery {
+		return true
+	}
+	if r.seen == nil || len(r.seen) >= maxShapes {
+		r.seen = map[string]time.Time{}
+	}
+	r.seen[shape] = now
+	return false
 }
 
 // milder are lines that say less than the server thinks.
@@ -179,16 +213,14 @@ func (l *serverLog) line(level slog.Level, format string, v []any) {
 			level = better
 		}
 	}
-	switch attr := slog.String("text", text); level {
-	case slog.LevelError:
+	if level == slog.LevelError {
 		l.text.Store(&text)
-		l.log.Error("nats-server", attr)
-		l.onError()
-	case slog.LevelWarn:
-		l.log.Warn("nats-server", attr)
-	default:
-		l.log.Debug("nats-server", attr)
+		defer l.onError()
 	}
+	if level > slog.LevelDebug && l.told.again(text) {
+		level = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), level, "nats-server", slog.String("text", text)) //nolint:forbidigo // the server has no context
 }
 
 // last returns the last error line.
