@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,57 +30,15 @@ type conn struct {
 	ended chan struct{} // closed when nc has ended for good
 	dials atomic.Uint64
 
-	mu           sync.Mutex // guards below
-	disconnected []func()
-	reconnected  []func()
-	failed       []func(*nats.Subscription, error)
+	cut func() // set before connect; called when the connection has broken, must not block
 }
 
-func newConn() *conn { return &conn{ended: make(chan struct{})} }
+func newConn() *conn { return &conn{ended: make(chan struct{}), cut: func() {}} }
 
 // dialed returns how often the connection was tried to be made. A frame that has come after it was read, and
 // before it changes, came over the same connection as those before: it changes before a new connection is made,
 // where the library's callbacks run beside the first frames of it.
 func (c *conn) dialed() uint64 { return c.dials.Load() }
-
-// onDisconnect, onReconnect and onError have f called on each event, from the library's one goroutine for
-// callbacks: f must not block. There is no way to undo it.
-func (c *conn) onDisconnect(f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.disconnected = append(c.disconnected, f)
-}
-
-func (c *conn) onReconnect(f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reconnected = append(c.reconnected, f)
-}
-
-// onError is also how a slow consumer is told of: nats.ErrSlowConsumer, once for each episode.
-func (c *conn) onError(f func(*nats.Subscription, error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed = append(c.failed, f)
-}
-
-func (c *conn) called(list *[]func()) {
-	c.mu.Lock()
-	all := *list // only appended to
-	c.mu.Unlock()
-	for _, f := range all {
-		f()
-	}
-}
-
-func (c *conn) erred(sub *nats.Subscription, err error) {
-	c.mu.Lock()
-	all := c.failed
-	c.mu.Unlock()
-	for _, f := range all {
-		f(sub, err)
-	}
-}
 
 // connect makes the connection, trying until ctx ends unless the server refuses the credentials.
 func (c *conn) connect(ctx context.Context, o Options, place []nats.Option, urls string) error {
@@ -90,12 +47,10 @@ func (c *conn) connect(ctx context.Context, o Options, place []nats.Option, urls
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(false),
 		nats.IgnoreAuthErrorAbort(), // credentials that are refused for a while must not end the connection
 		nats.ReconnectBufSize(-1),   // a publish on a cut connection fails at once instead of waiting in a buffer
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { c.called(&c.disconnected) }),
-		nats.ReconnectHandler(func(*nats.Conn) { c.called(&c.reconnected) }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { c.cut() }),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.ended) }),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			o.Logger.Warn("nats connection", slog.Any("error", err))
-			c.erred(sub, err)
 		}),
 	}, place...)
 	for attempt := 0; ; attempt++ {

@@ -141,8 +141,16 @@ func (l *Log) ask(ctx context.Context) (extent, error) {
 		return extent{}, err
 	}
 	e.at = began
-	x.note(e)
+	l.noteExtent(e)
 	return e, nil
+}
+
+// noteExtent takes an answer. What the leader has told is known to be there, whatever a replica says later.
+func (l *Log) noteExtent(e extent) {
+	l.extents.note(e)
+	if !e.replica {
+		l.newest.reach(e.last)
+	}
 }
 
 // readExtent asks the leader, or else what replicas there are: history is read without a quorum.

@@ -156,7 +156,7 @@ func (l *Log) connect(ctx context.Context) (err error) {
 		place = l.server.dial(dialing)
 	}
 	l.inbox = newInbox(l.closed, l.opts.patience())
-	l.conn.onDisconnect(l.inbox.cutAll) // before there is a connection that may break
+	l.conn.cut = l.inbox.cutAll // before there is a connection that may break
 	if err := l.conn.connect(ctx, l.opts, place, urls); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (l *Log) release() {
 	l.background.Wait()
 	l.conn.close()
 	if l.server != nil {
-		l.server.stop()
+		l.server.stopWithin(stopPatience)
 	}
 	l.window.reset()
 	if l.lock != nil {

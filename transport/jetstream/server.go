@@ -21,6 +21,7 @@ const (
 	maxMemory     = 256 << 20 // consumers in memory need little
 	healthy       = 200       // what the server reports
 	reconnectWait = 20 * time.Millisecond
+	stopPatience  = 20 * time.Second // a polite end, which hands leaderships over, takes a second or two
 )
 
 // embedded is a nats-server in this process. Only the goroutine that opened the log and, later, the
@@ -100,6 +101,20 @@ func (e *embedded) shed() {
 		if err := s.ShutdownJetStream(); err != nil {
 			e.logger.log.Error("the store could not be turned off", slog.Any("error", err))
 		}
+	}
+}
+
+// stopWithin is stop for a process that is about to end: it does not wait for longer than d.
+func (e *embedded) stopWithin(d time.Duration) {
+	stopped := make(chan struct{})
+	go func() { // ends with the server, or with the process
+		defer close(stopped)
+		e.stop()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(d):
+		e.logger.log.Error("the embedded server does not end", slog.Duration("waited", d))
 	}
 }
 

@@ -157,7 +157,7 @@ func (w *watcher) compare(info streamInfo, x extent, known transport.Position) e
 		w.renew(id, x)
 		return nil
 	}
-	w.extents.note(x)
+	w.noteExtent(x)
 	if !w.short.lasts(x.last < known) {
 		return nil
 	}
