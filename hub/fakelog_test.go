@@ -16,6 +16,7 @@ type faultyLog struct {
 	onAppend func(ctx context.Context) error
 	onLocate func() error
 	onAdd    func(s topic.Selector) error
+	slowAdd  bool         // Add waits for the end of its context
 	interest atomic.Int64 // selectors added and not removed
 }
 
@@ -57,6 +58,10 @@ func (i faultyInterest) Add(ctx context.Context, selectors ...topic.Selector) (t
 				return 0, err
 			}
 		}
+	}
+	if i.log.slowAdd {
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
 	}
 	from, err := i.Interest.Add(ctx, selectors...)
 	if err == nil {
