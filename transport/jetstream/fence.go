@@ -214,7 +214,7 @@ func (f *interestFollower) fenced(n transport.Position) bool {
 		f.handed.prune(f.safe)
 		f.end = nil
 	}
-	confirm(fl.filters, n)
+	fence(fl.filters, n)
 	fl.fence, fl.known = n, max(f.reached, f.safe)
 	if f.end == nil || (len(fl.filters) > 0 && n > max(f.reached, f.safe, f.end.last)) {
 		return true
@@ -243,17 +243,11 @@ func (f *interestFollower) ended(e end) {
 
 // landed ends the round under way well. Called with mu held.
 func (f *interestFollower) landed(from transport.Position) {
+	confirm(f.flight.filters, from)
 	f.flight.ok, f.flight.from = true, from
 	close(f.flight.done)
 	f.flight = nil
 	if f.next != nil {
 		f.nudge()
-	}
-}
-
-// confirm notes that all that is stored after the position comes through these filters. Called with mu held.
-func confirm(filters []*filter, from transport.Position) {
-	for _, flt := range filters {
-		flt.confirmed, flt.from = true, from
 	}
 }

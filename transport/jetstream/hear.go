@@ -160,13 +160,20 @@ func (f *interestFollower) disturbed(m *nats.Msg) (reason, bool) {
 	switch {
 	case len(f.heard) >= cap(f.heard)-1:
 		return reasonSlow, true
-	case f.log.conn.dialed() != f.dials:
+	case f.redialed():
 		return reasonReconnect, true
 	case m.Sub == f.elections:
 		return reasonLeader, true
 	default:
 		return 0, false
 	}
+}
+
+// redialed reports, once, that the connection is not the one that was trusted.
+func (f *interestFollower) redialed() bool {
+	before := f.dials
+	f.dials = f.log.conn.dialed()
+	return f.dials != before
 }
 
 // frame handles an update that was sent once more.
@@ -185,7 +192,7 @@ func (f *interestFollower) frame(m *nats.Msg) {
 	f.mu.Lock()
 	reached, safe := f.reached, f.safe
 	flt := f.subs[m.Sub]
-	gap := flt != nil && flt.confirmed && prev > max(safe, flt.from) && !f.handed.has(prev)
+	gap := flt != nil && flt.fenced && prev > max(safe, flt.fence) && !f.handed.has(prev)
 	f.mu.Unlock()
 	switch {
 	case seq <= reached && (seq <= safe || f.handed.has(seq)):

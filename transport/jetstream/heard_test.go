@@ -395,3 +395,82 @@ func TestWithoutFencesEverythingIsFollowed(t *testing.T) {
 	n.in.Remove(classic("other"))
 	n.mustHaveHeard(t, stop())
 }
+
+func TestReconnectionsLoseNothing(t *testing.T) {
+	s, prefix := sharedServers(t)
+	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
+	b := openAnywhere(t, Options{Prefix: prefix, Node: "b", Follow: FollowInterest, Servers: &Servers{URLs: s.urls(1)}})
+	n := listenTo(t, b)
+	acked, stop := paced(t, a)
+	for range 5 {
+		more(t, acked, 100)
+		calm(t, b)
+		if err := b.nc.ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	more(t, acked, 100)
+	n.mustHaveHeard(t, stop())
+	if st := b.Stats(); st.Suspected["reconnect"] < 5 {
+		t.Errorf("not all were noticed: %v", st.Suspected)
+	}
+}
+
+// Without a quorum a subscriber is taken all the same, and gets what is published once there is one again.
+func TestAddWithoutAQuorum(t *testing.T) {
+	s := startServers(t, []string{t.TempDir(), t.TempDir(), t.TempDir()})
+	t.Cleanup(s.stopAll)
+	l := openExternal(t, s, Options{Follow: FollowInterest, PublishTimeout: 60 * time.Second})
+	n := &listener{log: l, all: true}
+	in, err := l.Follow(t.Context(), n.take)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calm(t, l)
+	for i := range 10 {
+		add(t, l, &spec.Update{Topics: []string{numbered(i)}})
+	}
+	s.stop(1)
+	s.stop(2)
+	for range 3 { // before the loss is noticed, and after
+		began := time.Now()
+		if n.from, err = in.Add(t.Context(), classic("https://example.com/topics/{x}")); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Second { // on an idle machine 0.6
+			t.Errorf("a subscriber waited for %v", took)
+		}
+		eventually(t, "the loss to be noticed", l.interest.suspicious)
+	}
+	s.start(t, 1)
+	s.start(t, 2)
+	var last transport.Position
+	for i := range 10 {
+		last = add(t, l, &spec.Update{Topics: []string{numbered(i)}}).Pos
+	}
+	n.mustHaveHeard(t, last)
+}
+
+// A log that was deleted and made anew is followed from its beginning.
+func TestAnotherLogIsFollowed(t *testing.T) {
+	s, prefix := sharedServers(t)
+	l := openExternal(t, s, Options{Prefix: prefix, Node: "b", Follow: FollowInterest})
+	n := listenTo(t, l)
+	for i := range 5 {
+		n.until(t, add(t, l, &spec.Update{Topics: []string{numbered(i)}}).Pos)
+	}
+	if err := l.js.DeleteStream(t.Context(), prefix); err != nil {
+		t.Fatal(err)
+	}
+	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
+	for i := range 3 {
+		add(t, a, &spec.Update{Topics: []string{numbered(i)}, Data: "new"})
+	}
+	eventually(t, "the new log", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.entries) == 5+3 })
+	e := add(t, a, &spec.Update{Topics: []string{numbered(7)}, Data: "new"})
+	for i, got := range n.until(t, e.Pos)[5:] {
+		if got.Pos != transport.Position(i+1) || got.Late || got.Update.Data != "new" {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+}

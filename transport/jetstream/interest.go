@@ -45,11 +45,12 @@ type interestFollower struct {
 	mu sync.Mutex // guards below; never held over I/O or fn
 	registry
 	reached, safe transport.Position
-	begun         bool       // follow has been called
-	fallen        bool       // the `all` follower has taken over
-	suspected     time.Time  // since when; zero = not
-	doubts        int        // raised since run last began to read the log
-	lost          *shortened // the log has lost its end or is another one
+	begun         bool          // follow has been called
+	fallen        bool          // the `all` follower has taken over
+	suspected     time.Time     // since when; zero = not
+	why           [reasons]bool // counted since then
+	doubts        int           // raised since run last began to read the log
+	lost          *shortened    // the log has lost its end or is another one
 }
 
 // shortened says where a log that is not the one known before ends.
@@ -110,7 +111,7 @@ func (f *interestFollower) follow(ctx context.Context, fn func(transport.Entry))
 	return nil
 }
 
-// Add subscribes to what s may select, and returns the position after which all of it will be handed out.
+// Add subscribes to what the selectors may select, and returns the position after which all of it will be handed out.
 //
 // Usually that is what the fence says. When the fence is not answered, or the follower is suspect already, it
 // is `safe`, at once or after addPatience: the follower is, or is made, suspect, and then reads the log
@@ -179,10 +180,12 @@ func (f *interestFollower) register(selectors []topic.Selector) (waits []*round,
 	case f.suspected.IsZero():
 		f.collect()
 	}
+	from = f.reached // in the log, as all positions here are: no promise about what is before it is needed
 	for _, w := range used {
 		for _, name := range w.filters {
 			switch flt := f.filter(name); {
 			case flt.confirmed:
+				from = max(from, flt.since)
 			case !f.suspected.IsZero():
 				return nil, f.safe
 			case !slices.Contains(waits, flt.round):
@@ -190,19 +193,30 @@ func (f *interestFollower) register(selectors []topic.Selector) (waits []*round,
 			}
 		}
 	}
-	return waits, f.reached
+	return waits, from
 }
 
-// promise returns the position after which everything will be read from the log, and sees to it that it is: a
-// round that has ended without an answer has made the follower suspect, unless it has read the log already.
+// promise returns the position after which everything will be read from the log, and sees to it that it is. A
+// round that ended without an answer has made the follower suspect, and it may have read the log since.
 func (f *interestFollower) promise(waits []*round) transport.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.suspected.IsZero() && slices.ContainsFunc(waits, (*round).pending) {
-		f.suspectLocked(reasonProbe)
-		f.nudge()
+	if !f.suspected.IsZero() {
+		return f.safe
 	}
-	return f.safe
+	from := transport.Position(0)
+	for _, r := range waits {
+		switch {
+		case r.pending():
+			f.suspectLocked(reasonProbe)
+			f.nudge()
+			return f.safe
+		case !r.ok:
+			return f.safe
+		}
+		from = max(from, r.from)
+	}
+	return from // answered at the last moment
 }
 
 // Remove undoes one Add. Filters that nobody uses any more are left a while later: subscribers come back.

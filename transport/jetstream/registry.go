@@ -38,10 +38,27 @@ type filter struct {
 	leaveAt   time.Time // when users is 0
 	insteadBy *filter   // the wide filter that took its users; it must stand before this one is left
 
-	sub       *nats.Subscription
+	sub    *nats.Subscription
+	fenced bool               // all that is stored after fence comes through it
+	fence  transport.Position // counts what was proposed, and may not be stored
+
 	round     *round             // confirms it; read while it is not confirmed
-	confirmed bool               // a fence sent after its subscription was answered
-	from      transport.Position // with this position: all that is stored later comes through it
+	confirmed bool               // it is known from where on it can be relied on
+	since     transport.Position // that is: what comes later comes through it, and this is stored
+}
+
+// fence notes the answer to a fence that was sent after the filters' subscriptions.
+func fence(filters []*filter, answer transport.Position) {
+	for _, flt := range filters {
+		flt.fenced, flt.fence = true, answer
+	}
+}
+
+// confirm notes from where on fenced filters can be relied on.
+func confirm(filters []*filter, since transport.Position) {
+	for _, flt := range filters {
+		flt.confirmed, flt.since = true, since
+	}
 }
 
 func newRegistry() registry {

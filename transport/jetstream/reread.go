@@ -33,10 +33,11 @@ func (f *interestFollower) suspectLocked(why reason) {
 	f.doubts++
 	if f.suspected.IsZero() {
 		f.suspected = time.Now()
-	} else if why == reasonProbe {
-		return // it goes on
 	}
-	f.seen.suspected[why].Add(1)
+	if !f.why[why] {
+		f.why[why] = true
+		f.seen.suspected[why].Add(1)
+	}
 }
 
 // recover reads the log from safe on and hands out what has not been, until nothing happens while it does so.
@@ -62,9 +63,11 @@ func (f *interestFollower) recover(ctx context.Context) {
 // prepare ends the rounds: who waits for them is promised what will be read. Their filters and the fresh ones
 // are confirmed with the next answer.
 func (f *interestFollower) prepare() {
-	f.dials = f.log.conn.dialed()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.redialed() {
+		f.suspectLocked(reasonReconnect)
+	}
 	f.doubts = 0
 	if f.flight != nil {
 		f.unsure = append(f.unsure, f.flight.filters...)
@@ -87,7 +90,7 @@ func (f *interestFollower) settled() bool {
 	if f.doubts > 0 || f.log.conn.dialed() != f.dials || len(f.fresh) > 0 {
 		return false
 	}
-	f.suspected, f.dropped = time.Time{}, 0
+	f.suspected, f.why, f.dropped = time.Time{}, [reasons]bool{}, 0
 	return true
 }
 
@@ -104,7 +107,7 @@ func (f *interestFollower) reread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fence, err := readFence(m)
+	answer, err := readFence(m)
 	if err != nil {
 		return err
 	}
@@ -115,7 +118,8 @@ func (f *interestFollower) reread(ctx context.Context) error {
 		return err
 	}
 	f.mu.Lock()
-	confirm(f.unsure, fence)
+	fence(f.unsure, answer)
+	confirm(f.unsure, e.last)
 	f.unsure, f.leader = nil, e.leader
 	err = f.measure(e.last)
 	f.mu.Unlock()
