@@ -125,8 +125,8 @@ ready() { # HUB
 }
 # whole waits until every hub answers and all three copies of the log have everything, as an operator would look.
 whole() {
-  local i state
-  for ((i = 0; i < 300; i++)); do
+  local until=$((SECONDS + 60)) state
+  while [ "$SECONDS" -lt "$until" ]; do
     state=$(outside ./cinnabar cluster status --json --admin "http://$(address "${hubs[0]}"):3001" 2>&1) || true
     if [ "$(grep -c '"answers": true' <<<"$state")" -eq ${#hubs[@]} ] && [ "$(grep -c '"current": true' <<<"$state")" -eq 3 ]; then
       echo 'ok: cluster status shows every hub, and three copies of the log that have everything'
