@@ -105,7 +105,7 @@ type Replica struct {
 	Name    string        `json:"name"`
 	Leader  bool          `json:"leader"`
 	Current bool          `json:"current"`   // has everything
-	Offline bool          `json:"offline"`   // not heard of by the leader
+	Offline bool          `json:"offline"`   // not heard of by the leader for some seconds
 	Lag     uint64        `json:"lag"`       // operations behind the leader
 	Active  time.Duration `json:"active_ns"` // since the leader heard of it
 }

@@ -168,10 +168,12 @@ func describe(info *jetstream.StreamInfo) transport.Stream {
 		s.Replicas = append(s.Replicas, transport.Replica{Name: s.Leader, Leader: true, Current: true})
 	}
 	for _, p := range info.Cluster.Replicas {
-		if !p.Offline && p.Active < peerSilence {
+		// the servers call one current for ten seconds after it was last heard of
+		r := transport.Replica{Name: p.Name, Offline: p.Offline || p.Active >= peerSilence, Lag: p.Lag, Active: p.Active}
+		if r.Current = p.Current && !r.Offline; !r.Offline {
 			there++
 		}
-		s.Replicas = append(s.Replicas, transport.Replica{Name: p.Name, Current: p.Current, Offline: p.Offline, Lag: p.Lag, Active: p.Active})
+		s.Replicas = append(s.Replicas, r)
 	}
 	s.Quorum = s.Leader != "" && 2*there > max(info.Config.Replicas, len(s.Replicas))
 	slices.SortFunc(s.Replicas, func(a, b transport.Replica) int { return cmp.Compare(a.Name, b.Name) })
