@@ -154,6 +154,7 @@ func TestDrainKeepsItsPace(t *testing.T) {
 		if err := c.Drain(c.ctx, time.Minute); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		told := c.ended(endDrain)
 		if told == 0 || told+c.ended(endLifetime) != 200 {
 			t.Errorf("%v streams ended by the drain, %v by themselves", told, c.ended(endLifetime))
@@ -283,6 +284,7 @@ func TestStreamsThatOpenWhileADrainBegins(t *testing.T) {
 				if err := <-drained; err != nil {
 					t.Error(err)
 				}
+				synctest.Wait() // it is counted after it has left
 				if got := c.ended(endDrain); got != 21 {
 					t.Errorf("%v streams ended by the drain", got)
 				}
