@@ -97,6 +97,7 @@ func (n *starting) await(t *testing.T) {
 func (n *starting) target() conformance.Target {
 	return conformance.Target{
 		URL: n.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
+		Wait: 20 * time.Second, // three nodes have to agree on each update, all on this machine
 	}
 }
 
