@@ -45,7 +45,7 @@ func TestTheNodesOfAClusterHaveOneLog(t *testing.T) {
 // One node dies, then a second, and they come back: what goes on, what does not, and what is told.
 func TestNodesOfAClusterDieAndComeBack(t *testing.T) {
 	t.Parallel()
-	options := clusterOptions(t, 3, Options{PublishTimeout: 8 * time.Second})
+	options := clusterOptions(t, 3, Options{PublishTimeout: 6 * time.Second})
 	logs := openNodes(t, options)
 	a, b, c := logs[0], logs[1], logs[2]
 	followed := follow(t, a)

@@ -71,6 +71,15 @@ func TestAReplicaThatLagsIsNotBelieved(t *testing.T) {
 			t.Errorf("span is %+v, %v", s, err)
 		}
 	}
+	x, err := b.freshExtent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // as when it is no longer in recent history
+		if pos, _, err := b.locateIndexed(t.Context(), want[57].Update.ID, x); err != nil || pos != want[57].Pos {
+			t.Errorf("the index has the id at %d, %v", pos, err)
+		}
+	}
 	if _, err := b.Locate(t.Context(), "nobody's"); !errors.Is(err, transport.ErrUnknown) {
 		t.Errorf("an unknown id: %v", err)
 	}
@@ -177,7 +186,7 @@ func TestAppendsGoOnWhenTheLeaderIsStopped(t *testing.T) {
 	s := newServers(t, 3)
 	first := openExternal(t, s, Options{})
 	leader := s.leader("cinnabar")
-	l := openAnywhere(t, Options{Servers: &Servers{URLs: s.urls(leader)}, Follow: FollowAll})
+	l := openAnywhere(t, Options{Servers: &Servers{URLs: s.urls(leader)}, Follow: FollowAll, PublishTimeout: 6 * time.Second})
 	followed := follow(t, l)
 	var want []transport.Entry
 	for i := range 300 {

@@ -28,7 +28,7 @@ type Options struct {
 	MaxMessages int64         // updates retained, 0 = no limit
 	MaxBytes    int64         // bytes retained on disk, 0 = no limit
 	MaxAge      time.Duration // age of the oldest update, 0 = no limit, else at least 100ms
-	MinFree     int64         // bytes to leave free on the disk; 0 = 16 MiB, or an eighth of a disk smaller than 128 MiB
+	MinFree     int64         // bytes to leave free on the disk; 0 = 16 MiB, or an eighth of a disk smaller than 128 MiB. In a Cluster no update is refused for it
 
 	PublishTimeout time.Duration // how long an update is sent again before it is ErrUnavailable; 0 = 10s
 	MaxUpdateBytes int64         // an update whose texts have this many bytes always fits, if Servers take it; 0 = 1 MiB, at most 30 MiB

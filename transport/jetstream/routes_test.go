@@ -89,7 +89,7 @@ func TestANodeThatFindsNoOthersSaysSo(t *testing.T) {
 	options := clusterOptions(t, 3, Options{})
 	options[2].Cluster.Secret = "another secret"
 	logs := make(chan error, len(options))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	for _, o := range options {
 		go func() {
