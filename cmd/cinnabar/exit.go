@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
 	"github.com/cinnabar-hub/cinnabar/spec/client"
 )
 
@@ -43,6 +44,9 @@ func exitCode(err error) int {
 			return exitRefused
 		}
 		return exitFailure
+	}
+	if errors.Is(err, app.ErrUnavailable) {
+		return exitUnavailable
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		switch {

@@ -8,6 +8,9 @@
 //	GET /cluster           the nodes that share the log, and the stream it is kept in: JSON
 //	POST /cluster/nodes/{name}/drain, …/undrain
 //	                       take a node out of service, or into it again: 202
+//	GET /backup            the log as a file; this and the next two for clients on this machine only
+//	POST /restore          take such a file into a log that is empty
+//	GET /export            the log as lines of JSON, after an id (after=) and of some topics (topic=)
 package admin
 
 import (
@@ -30,6 +33,7 @@ type Options struct {
 	Gatherer prometheus.Gatherer         // nil = no /metrics
 	Ready    func(context.Context) error // nil = always ready
 	Cluster  func() transport.Cluster    // nil = a log that is not shared; the function answers nil until there is a log
+	Archive  func() transport.Archive    // nil = a log that ends with the process; the function answers nil until there is a log
 }
 
 // Handler serves the admin listener. Health lives here alone and not on the public one, where it would
@@ -46,6 +50,10 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /cluster", c.state)
 	mux.HandleFunc("POST /cluster/nodes/{name}/drain", c.order(transport.Cluster.DrainNode))
 	mux.HandleFunc("POST /cluster/nodes/{name}/undrain", c.order(transport.Cluster.UndrainNode))
+	a := archive{of: o.Archive}
+	mux.HandleFunc("GET /backup", a.backup)
+	mux.HandleFunc("POST /restore", a.restore)
+	mux.HandleFunc("GET /export", a.export)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

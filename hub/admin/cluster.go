@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -35,13 +34,7 @@ func (c cluster) state(w http.ResponseWriter, r *http.Request) {
 		answer(w, statusOf(err), err.Error())
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(state) // the client is gone, which is its own business
+	writeJSON(w, state)
 }
 
 // order passes an order on to the node that the path names.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // streams are the two streams of a prefix, seen from the outside: saved, restored and read as a whole.
@@ -31,23 +33,15 @@ const (
 	silencePatience = 30 * time.Second // for the next piece; the server reads what may be deleted for the most part
 )
 
-// Progress tells how far a backup or a restore has come.
-type Progress struct {
-	Step  string // "saving", "checking", "restoring"
-	Part  Part   // what is being worked on: its name and counts
-	Bytes int64  // of its snapshot so far
-	Done  bool   // with this part
-}
-
 // meter reports progress a few times a second.
 type meter struct {
-	report func(Progress)
-	now    Progress
+	report func(transport.Progress)
+	now    transport.Progress
 	said   time.Time
 }
 
-func newMeter(report func(Progress), step string, part Part) *meter {
-	m := &meter{report: report, now: Progress{Step: step, Part: part}, said: time.Now()}
+func newMeter(report func(transport.Progress), step string, part transport.Part) *meter {
+	m := &meter{report: report, now: transport.Progress{Step: step, Part: part}, said: time.Now()}
 	return m
 }
 
@@ -67,22 +61,22 @@ func (m *meter) end() {
 }
 
 // backup writes both streams as they are now. Publishers need not wait: what comes meanwhile is not in it.
-func (s *streams) backup(ctx context.Context, w io.Writer, progress func(Progress)) (Manifest, error) {
+func (s *streams) backup(ctx context.Context, w io.Writer, progress func(transport.Progress)) (transport.Manifest, error) {
 	b, err := newBackupWriter(w, s.prefix)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("jetstream: backup: %w", err)
+		return transport.Manifest{}, fmt.Errorf("jetstream: backup: %w", err)
 	}
 	for name, stream := range s.parts() {
 		err := s.save(ctx, b, name, stream, progress)
-		if name == partIDs && errors.Is(err, jetstream.ErrStreamNotFound) {
+		if name == transport.PartIDs && errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // a hub without an id index
 		}
 		if err != nil {
-			return Manifest{}, fmt.Errorf("jetstream: backup of stream %q: %w", stream, err)
+			return transport.Manifest{}, fmt.Errorf("jetstream: backup of stream %q: %w", stream, err)
 		}
 	}
 	if err := b.close(); err != nil {
-		return Manifest{}, fmt.Errorf("jetstream: backup: %w", err)
+		return transport.Manifest{}, fmt.Errorf("jetstream: backup: %w", err)
 	}
 	return b.m, nil
 }
@@ -90,18 +84,18 @@ func (s *streams) backup(ctx context.Context, w io.Writer, progress func(Progres
 // parts yields the name of each part and of its stream, in the order of a backup.
 func (s *streams) parts() func(yield func(part, stream string) bool) {
 	return func(yield func(part, stream string) bool) {
-		_ = yield(partIDs, idsName(s.prefix)) && yield(partUpdates, s.prefix)
+		_ = yield(transport.PartIDs, idsName(s.prefix)) && yield(transport.PartUpdates, s.prefix)
 	}
 }
 
 // save writes one part.
-func (s *streams) save(ctx context.Context, b *backupWriter, name, stream string, progress func(Progress)) error {
+func (s *streams) save(ctx context.Context, b *backupWriter, name, stream string, progress func(transport.Progress)) error {
 	info, err := s.js.Stream(ctx, stream)
 	if err != nil {
 		return err
 	}
 	if _, marked := info.CachedInfo().Config.Metadata[metaRestore]; marked {
-		return errRestoring
+		return transport.ErrRestoring
 	}
 	d, pieces, err := s.snapshot(ctx, stream)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestABackupKeepsPositionsAndIDs(t *testing.T) {
 			file := saved(t, from)
 			var steps []string
 			store := openStore(t, to)
-			if _, err := store.Restore(t.Context(), iotest.OneByteReader(bytes.NewReader(file)), func(p Progress) {
+			if _, err := store.Restore(t.Context(), iotest.OneByteReader(bytes.NewReader(file)), func(p transport.Progress) {
 				if p.Done {
 					steps = append(steps, p.Step+" "+p.Part.Name)
 				}
@@ -257,7 +257,7 @@ func TestWhatIsNoBackupIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "another prefix" { // which only the place can tell
-				if _, err := VerifyBackup(bytes.NewReader(c.file), nil); !errors.Is(err, ErrBackup) || !strings.Contains(err.Error(), c.says) {
+				if _, err := VerifyBackup(bytes.NewReader(c.file), nil); !errors.Is(err, transport.ErrBackup) || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("verified: %v, want it to say %q", err, c.says)
 				}
 			}
@@ -307,7 +307,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 	}
 	store := openStore(t, to)
 	_, err := store.Restore(t.Context(), bytes.NewReader(saved(t, from)), nil)
-	if !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), "nothing has been changed") {
+	if !errors.Is(err, transport.ErrNotEmpty) || !strings.Contains(err.Error(), "nothing has been changed") {
 		t.Errorf("restore: %v", err)
 	}
 	if err := store.Close(); err != nil {
@@ -386,16 +386,16 @@ func TestAKilledRestoreIsNoticed(t *testing.T) {
 	if _, err := store.log.js.UpdateStream(t.Context(), killed.marked(s.CachedInfo().Config, restoreLoading)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Backup(t.Context(), io.Discard, nil); !errors.Is(err, errRestoring) {
+	if _, err := store.Backup(t.Context(), io.Discard, nil); !errors.Is(err, transport.ErrRestoring) {
 		t.Errorf("backup: %v", err)
 	}
-	if _, err := store.Export(t.Context(), io.Discard, ExportOptions{}); !errors.Is(err, errRestoring) {
+	if _, err := store.Export(t.Context(), io.Discard, transport.ExportOptions{}); !errors.Is(err, transport.ErrRestoring) {
 		t.Errorf("export: %v", err)
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Dir: to}); !errors.Is(err, errRestoring) {
+	if _, err := Open(t.Context(), Options{Dir: to}); !errors.Is(err, transport.ErrRestoring) {
 		t.Fatalf("a hub opens it: %v", err)
 	}
 	store = openStore(t, to)
@@ -461,7 +461,7 @@ func TestAnExportIsWhatAScanReads(t *testing.T) {
 	dir := t.TempDir()
 	kept, _ := fillHistory(t, dir, true)
 	store := openStore(t, dir)
-	lines := func(o ExportOptions) []exported {
+	lines := func(o transport.ExportOptions) []exported {
 		t.Helper()
 		var b bytes.Buffer
 		n, err := store.Export(t.Context(), &b, o)
@@ -497,13 +497,13 @@ func TestAnExportIsWhatAScanReads(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
 		}
 	}
-	same("everything", lines(ExportOptions{}), kept)
+	same("everything", lines(transport.ExportOptions{}), kept)
 	for _, i := range []int{0, 4, 5, 30, len(kept) - 1} { // a publisher's id, a hub's id, the last one
-		same("after "+kept[i].Update.ID, lines(ExportOptions{After: kept[i].Update.ID}), kept[i+1:])
+		same("after "+kept[i].Update.ID, lines(transport.ExportOptions{After: kept[i].Update.ID}), kept[i+1:])
 	}
 	one := slices.DeleteFunc(slices.Clone(kept), func(e transport.Entry) bool { return e.Update.Topics[0] != update(3).Topics[0] })
-	same("one topic", lines(ExportOptions{Topics: []topic.Selector{{Kind: topic.Classic, Pattern: update(3).Topics[0]}}}), one)
-	if _, err := store.Export(t.Context(), io.Discard, ExportOptions{After: "unknown"}); !errors.Is(err, transport.ErrUnknown) {
+	same("one topic", lines(transport.ExportOptions{Topics: []topic.Selector{{Kind: topic.Classic, Pattern: update(3).Topics[0]}}}), one)
+	if _, err := store.Export(t.Context(), io.Discard, transport.ExportOptions{After: "unknown"}); !errors.Is(err, transport.ErrUnknown) {
 		t.Errorf("after an unknown id: %v", err)
 	}
 }
@@ -513,7 +513,7 @@ func TestDataThatIsNoTextIsExportedWhole(t *testing.T) {
 	l := open(t, Options{Dir: dir})
 	add(t, l, &spec.Update{Topics: []string{"a"}, Data: "\xff\x00\xfe"})
 	var b bytes.Buffer
-	if _, err := l.Export(t.Context(), &b, ExportOptions{}); err != nil {
+	if _, err := l.Export(t.Context(), &b, transport.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var e exported
@@ -545,7 +545,7 @@ func TestALargeLogIsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	began = time.Now()
-	lines, err := store.Export(t.Context(), io.Discard, ExportOptions{})
+	lines, err := store.Export(t.Context(), io.Discard, transport.ExportOptions{})
 	if err != nil || lines != n || m.Parts[1].Messages != n {
 		t.Errorf("%d lines, %+v, %v", lines, m, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // A backup is a tar archive, so that any tool can list it:
@@ -33,33 +35,8 @@ const (
 	nameHead       = "backup.json"
 	nameManifest   = "manifest.json"
 	nameStream     = "stream.json"
-	partIDs        = "ids"
-	partUpdates    = "updates"
 	maxBackupPiece = 1 << 20 // what the server sends at most at a time
 )
-
-// ErrBackup means that a file is not a backup that can be restored here: it is something else, damaged, cut, of
-// another version, or of another prefix. Nothing has been changed.
-var ErrBackup = errors.New("not a backup that can be restored")
-
-// Manifest says what a backup holds.
-type Manifest struct {
-	Format  string    `json:"format"`
-	Version int       `json:"version"`
-	Created time.Time `json:"created"`
-	Prefix  string    `json:"prefix"`          // of the streams; the same where the backup is restored
-	Parts   []Part    `json:"parts,omitempty"` // ids, if they are indexed, and updates
-}
-
-// Part is one stream in a backup.
-type Part struct {
-	Name     string `json:"name"`     // "ids" or "updates"
-	First    uint64 `json:"first"`    // position of the first message retained
-	Last     uint64 `json:"last"`     // position of the last one ever stored
-	Messages uint64 `json:"messages"` // retained
-	Bytes    int64  `json:"bytes"`    // of the snapshot
-	SHA256   string `json:"sha256"`   // of stream.json and the snapshot, in hexadecimal
-}
 
 // description is stream.json: what the server says of a stream whose snapshot follows, and what it wants to be
 // told when the snapshot is restored. Both are kept as they came, fields that we do not know among them.
@@ -93,14 +70,14 @@ func (d digest) String() string { return hex.EncodeToString(d.sum.Sum(nil)) }
 // backupWriter writes a backup.
 type backupWriter struct {
 	t      *tar.Writer
-	m      Manifest
-	part   Part
+	m      transport.Manifest
+	part   transport.Part
 	pieces int
 	sum    digest
 }
 
 func newBackupWriter(w io.Writer, prefix string) (*backupWriter, error) {
-	b := &backupWriter{t: tar.NewWriter(w), m: Manifest{
+	b := &backupWriter{t: tar.NewWriter(w), m: transport.Manifest{
 		Format: backupFormat, Version: backupVersion, Created: time.Now().UTC().Truncate(time.Second), Prefix: prefix,
 	}}
 	_, err := b.entry(nameHead, b.m)
@@ -129,7 +106,7 @@ func (b *backupWriter) begin(name string, d description) error {
 	if err != nil {
 		return fmt.Errorf("description of a stream: %w", err)
 	}
-	b.part = Part{Name: name, First: s.First, Last: s.Last, Messages: s.Messages}
+	b.part = transport.Part{Name: name, First: s.First, Last: s.Last, Messages: s.Messages}
 	b.pieces, b.sum = 0, newDigest()
 	text, err := b.entry(name+"/"+nameStream, d)
 	b.sum.add(text)
@@ -164,8 +141,8 @@ func (b *backupWriter) close() error {
 // backupReader reads a backup, and is the reader of the snapshot of the part that it has come to.
 type backupReader struct {
 	t      *tar.Reader
-	seen   Manifest // as far as it was read
-	part   *Part    // the one being read; nil before the first
+	seen   transport.Manifest // as far as it was read
+	part   *transport.Part    // the one being read; nil before the first
 	pieces int
 	sum    digest
 	next   *tar.Header // read ahead; nil if it was not
@@ -173,15 +150,15 @@ type backupReader struct {
 	done   bool
 }
 
-// openBackup reads the head. Errors wrap ErrBackup if they are the file's fault.
+// openBackup reads the head. Errors wrap transport.ErrBackup if they are the file's fault.
 func openBackup(r io.Reader) (*backupReader, error) {
 	b := &backupReader{t: tar.NewReader(r)}
 	h, err := b.t.Next()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: it is empty", ErrBackup)
-	case errors.Is(err, tar.ErrHeader) || err == nil && h.Name != nameHead:
-		return nil, fmt.Errorf("%w: it was not written by cinnabar backup", ErrBackup)
+		return nil, fmt.Errorf("%w: it is empty", transport.ErrBackup)
+	case errors.Is(err, tar.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF), err == nil && h.Name != nameHead:
+		return nil, fmt.Errorf("%w: it was not written by cinnabar backup", transport.ErrBackup)
 	case err != nil:
 		return nil, b.damage(err)
 	}
@@ -189,10 +166,10 @@ func openBackup(r io.Reader) (*backupReader, error) {
 		return nil, err
 	}
 	if b.seen.Format != backupFormat {
-		return nil, fmt.Errorf("%w: it was not written by cinnabar backup", ErrBackup)
+		return nil, fmt.Errorf("%w: it was not written by cinnabar backup", transport.ErrBackup)
 	}
 	if b.seen.Version != backupVersion {
-		return nil, fmt.Errorf("%w: it is of version %d, this program reads version %d", ErrBackup, b.seen.Version, backupVersion)
+		return nil, fmt.Errorf("%w: it is of version %d, this program reads version %d", transport.ErrBackup, b.seen.Version, backupVersion)
 	}
 	return b, nil
 }
@@ -200,10 +177,10 @@ func openBackup(r io.Reader) (*backupReader, error) {
 // damage words an error of reading.
 func (b *backupReader) damage(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it is cut", ErrBackup)
+		return fmt.Errorf("%w: it is cut", transport.ErrBackup)
 	}
 	if errors.Is(err, tar.ErrHeader) {
-		return fmt.Errorf("%w: it is damaged: %w", ErrBackup, err)
+		return fmt.Errorf("%w: it is damaged: %w", transport.ErrBackup, err)
 	}
 	return fmt.Errorf("read the backup: %w", err)
 }
@@ -215,14 +192,14 @@ func (b *backupReader) json(h *tar.Header, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("%w: %s is damaged: %w", ErrBackup, h.Name, err)
+		return fmt.Errorf("%w: %s is damaged: %w", transport.ErrBackup, h.Name, err)
 	}
 	return nil
 }
 
 func (b *backupReader) small(h *tar.Header) ([]byte, error) {
 	if h.Size > maxBackupPiece {
-		return nil, fmt.Errorf("%w: %s has %d bytes", ErrBackup, h.Name, h.Size)
+		return nil, fmt.Errorf("%w: %s has %d bytes", transport.ErrBackup, h.Name, h.Size)
 	}
 	text, err := io.ReadAll(b.t)
 	if err != nil {
@@ -245,36 +222,36 @@ func (b *backupReader) header() (*tar.Header, error) {
 
 // nextPart goes to the next part, whose snapshot Read returns. After the last one it checks the manifest and
 // returns io.EOF: everything that was read is what was written. The snapshot must have been read to its end.
-func (b *backupReader) nextPart() (Part, description, error) {
+func (b *backupReader) nextPart() (transport.Part, description, error) {
 	h, err := b.header()
 	if err != nil {
-		return Part{}, description{}, err
+		return transport.Part{}, description{}, err
 	}
 	b.next = nil
 	b.endPart()
 	if h.Name == nameManifest {
-		return Part{}, description{}, b.check(h)
+		return transport.Part{}, description{}, b.check(h)
 	}
-	name := partIDs
-	if h.Name != partIDs+"/"+nameStream || len(b.seen.Parts) > 0 {
-		name = partUpdates
+	name := transport.PartIDs
+	if h.Name != transport.PartIDs+"/"+nameStream || len(b.seen.Parts) > 0 {
+		name = transport.PartUpdates
 	}
 	if h.Name != name+"/"+nameStream || len(b.seen.Parts) > 1 {
-		return Part{}, description{}, fmt.Errorf("%w: it is damaged: %q is not expected in it", ErrBackup, h.Name)
+		return transport.Part{}, description{}, fmt.Errorf("%w: it is damaged: %q is not expected in it", transport.ErrBackup, h.Name)
 	}
 	text, err := b.small(h)
 	if err != nil {
-		return Part{}, description{}, err
+		return transport.Part{}, description{}, err
 	}
 	var d description
 	if err := json.Unmarshal(text, &d); err != nil {
-		return Part{}, description{}, fmt.Errorf("%w: %s is damaged: %w", ErrBackup, h.Name, err)
+		return transport.Part{}, description{}, fmt.Errorf("%w: %s is damaged: %w", transport.ErrBackup, h.Name, err)
 	}
 	_, s, err := d.read()
 	if err != nil {
-		return Part{}, description{}, fmt.Errorf("%w: %s is damaged: %w", ErrBackup, h.Name, err)
+		return transport.Part{}, description{}, fmt.Errorf("%w: %s is damaged: %w", transport.ErrBackup, h.Name, err)
 	}
-	b.part = &Part{Name: name, First: s.First, Last: s.Last, Messages: s.Messages}
+	b.part = &transport.Part{Name: name, First: s.First, Last: s.Last, Messages: s.Messages}
 	b.pieces, b.inside, b.sum = 0, false, newDigest()
 	b.sum.add(text)
 	return *b.part, d, nil
@@ -329,21 +306,21 @@ func (b *backupReader) check(h *tar.Header) error {
 		return err
 	}
 	switch {
-	case len(b.seen.Parts) == 0 || b.seen.Parts[len(b.seen.Parts)-1].Name != partUpdates:
-		return fmt.Errorf("%w: it holds no updates", ErrBackup)
+	case len(b.seen.Parts) == 0 || b.seen.Parts[len(b.seen.Parts)-1].Name != transport.PartUpdates:
+		return fmt.Errorf("%w: it holds no updates", transport.ErrBackup)
 	case !bytes.Equal(text, want):
-		return fmt.Errorf("%w: it is damaged: what it holds is not what %s says", ErrBackup, nameManifest)
+		return fmt.Errorf("%w: it is damaged: what it holds is not what %s says", transport.ErrBackup, nameManifest)
 	}
 	b.done = true
 	return io.EOF
 }
 
 // VerifyBackup reads a backup to its end and compares it with its sums, in memory that does not depend on its
-// size. Errors wrap ErrBackup if they are the file's fault. progress may be nil.
-func VerifyBackup(r io.Reader, progress func(Progress)) (Manifest, error) {
+// size. Errors wrap transport.ErrBackup if they are the file's fault. progress may be nil.
+func VerifyBackup(r io.Reader, progress func(transport.Progress)) (transport.Manifest, error) {
 	b, err := openBackup(r)
 	if err != nil {
-		return Manifest{}, err
+		return transport.Manifest{}, err
 	}
 	buf := make([]byte, 128<<10)
 	for {
@@ -352,7 +329,7 @@ func VerifyBackup(r io.Reader, progress func(Progress)) (Manifest, error) {
 			return b.seen, nil
 		}
 		if err != nil {
-			return Manifest{}, err
+			return transport.Manifest{}, err
 		}
 		p := newMeter(progress, "checking", part)
 		for {
@@ -362,7 +339,7 @@ func VerifyBackup(r io.Reader, progress func(Progress)) (Manifest, error) {
 				break
 			}
 			if err != nil {
-				return Manifest{}, err
+				return transport.Manifest{}, err
 			}
 		}
 		p.end()

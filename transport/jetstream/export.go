@@ -18,12 +18,6 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// ExportOptions says what of the log is exported. The zero value is everything.
-type ExportOptions struct {
-	After  string           // begin after this event id; empty = at the first update
-	Topics []topic.Selector // only what one of these selects; empty = everything
-}
-
 // exported is a line of an export.
 type exported struct {
 	Position uint64   `json:"position"`
@@ -39,7 +33,7 @@ type exported struct {
 
 // exporter writes lines.
 type exporter struct {
-	ExportOptions
+	transport.ExportOptions
 	id       identity
 	matchers []topic.Matcher
 	out      *json.Encoder
@@ -48,7 +42,7 @@ type exporter struct {
 }
 
 // export writes the updates up to the one that is the newest now, in order, one JSON object a line.
-func (s *streams) export(ctx context.Context, b *inbox, w io.Writer, o ExportOptions) (n uint64, err error) {
+func (s *streams) export(ctx context.Context, b *inbox, w io.Writer, o transport.ExportOptions) (n uint64, err error) {
 	info, err := s.js.Stream(ctx, s.prefix)
 	if err != nil {
 		return 0, fmt.Errorf("jetstream: export of stream %q: %w", s.prefix, err)

@@ -161,8 +161,13 @@ func (l *Log) readExtent(ctx context.Context) (extent, error) {
 	}
 	if !l.extents.left() {
 		info, err := l.readInfo(ctx, l.opts.Prefix, nil, p)
-		if err == nil && info.led() {
-			return newExtent(info, time.Time{}), nil
+		if err == nil {
+			if err := l.same(info); err != nil {
+				return extent{}, err
+			}
+			if info.led() {
+				return newExtent(info, time.Time{}), nil
+			}
 		}
 		if !l.opts.clustered() || ctx.Err() != nil || l.isClosed() {
 			return extent{}, err

@@ -25,6 +25,7 @@ type follower struct {
 	log *Log
 
 	reached atomic.Uint64 // position that fn has begun to handle
+	renewed atomic.Uint64 // 1 + the position to begin at in another log, whatever was reached in the one before; 0 = none
 	rewind  atomic.Uint64 // 1 + the position to go back to, set when the log has lost its end; 0 = none
 	busy    atomic.Bool   // fn runs
 	moved   atomic.Int64  // unix nanoseconds of the last sign of life
@@ -172,6 +173,9 @@ func (f *follower) follow(ctx context.Context) error {
 		return fmt.Errorf("%w: there is no leader", transport.ErrUnavailable)
 	}
 	// the log may have grown beyond it again since
+	if to := f.renewed.Swap(0); to > 0 {
+		f.reach(transport.Position(to - 1))
+	}
 	if to := f.rewind.Swap(0); to > 0 && to-1 < f.reached.Load() {
 		f.reach(transport.Position(to - 1))
 	}

@@ -73,6 +73,9 @@ func (l *Log) watchStore(ctx context.Context) {
 		case <-l.poke:
 		case <-ticker.C:
 		}
+		if l.restoring.Load() {
+			continue
+		}
 		trouble := l.server.trouble()
 		if trouble == "" && restarted {
 			// publishers wait for it: positions that were lost must not be given again before

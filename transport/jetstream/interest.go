@@ -187,7 +187,7 @@ func (f *interestFollower) register(selectors []topic.Selector) (waits []*round,
 			case flt.confirmed:
 				from = max(from, flt.since)
 			case !f.suspected.IsZero():
-				return nil, f.safe
+				return nil, f.promised()
 			case !slices.Contains(waits, flt.round):
 				waits = append(waits, flt.round)
 			}
@@ -202,7 +202,7 @@ func (f *interestFollower) promise(waits []*round) transport.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.suspected.IsZero() {
-		return f.safe
+		return f.promised()
 	}
 	from := transport.Position(0)
 	for _, r := range waits {
@@ -210,13 +210,22 @@ func (f *interestFollower) promise(waits []*round) transport.Position {
 		case r.pending():
 			f.suspectLocked(reasonProbe)
 			f.nudge()
-			return f.safe
+			return f.promised()
 		case !r.ok:
-			return f.safe
+			return f.promised()
 		}
 		from = max(from, r.from)
 	}
 	return from // answered at the last moment
+}
+
+// promised returns the position after which everything will be read from the log. In one that was restored that is
+// not before the end of what came from the backup. Called with mu held.
+func (f *interestFollower) promised() transport.Position {
+	if f.lost != nil {
+		return max(f.safe, f.lost.to)
+	}
+	return f.safe
 }
 
 // Remove undoes one Add. Filters that nobody uses any more are left a while later: subscribers come back.

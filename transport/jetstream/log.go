@@ -60,6 +60,8 @@ type Log struct {
 	counters counters
 	control  atomic.Pointer[control] // nil before Serve
 
+	restoring atomic.Bool // the streams are being made anew: the monitor leaves everything as it is
+
 	closing   sync.Mutex // one Close at a time; guards below
 	released  bool
 	closedErr error

@@ -182,7 +182,7 @@ func TestAPanicWhileFillingTheWindowHangsNobody(t *testing.T) {
 	l := open(t, Options{Dir: t.TempDir()})
 	add(t, l, update(1))
 	id := l.identity.Load()
-	l.identity.Store(&identity{epoch: id.epoch}) // decoding panics
+	l.identity.Store(&identity{epoch: id.epoch, key: id.key}) // decoding panics
 	func() {
 		defer func() {
 			if recover() == nil {

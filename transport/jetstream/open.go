@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // A stream is created by whichever node comes first and looked up by the others. Of one that exists nothing is
@@ -86,7 +88,7 @@ func (l *Log) openOnce(ctx context.Context, want jetstream.StreamConfig) (*jetst
 	}
 	have := s.CachedInfo().Config
 	if _, marked := have.Metadata[metaRestore]; marked {
-		return nil, false, errRestoring
+		return nil, false, transport.ErrRestoring
 	}
 	if err := conflict(have, want); err != nil {
 		return nil, false, err
@@ -171,7 +173,7 @@ func mayPass(err error) bool {
 		return true
 	}
 	for _, e := range []error{
-		errRestoring, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
+		transport.ErrRestoring, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
 		nats.ErrConnectionReconnecting, jetstream.ErrJetStreamNotEnabled,
 	} {
 		if errors.Is(err, e) {

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // How a backup is restored, so that whatever happens on the way nobody takes a part for the whole:
@@ -29,6 +32,9 @@ import (
 // metaRestore is the mark of a stream that is not whole: the restore's name and how far it is.
 const metaRestore = "cinnabar.restore"
 
+// metaRestored is the last position that came from a backup: hubs that are running do not take it for new.
+const metaRestored = "cinnabar.restored"
+
 const (
 	restoreLoading = " loading" // updates are missing
 	restoreOpening = " opening" // none are, but publishers are still kept out
@@ -37,25 +43,27 @@ const (
 const (
 	restoreSubject = "$JS.API.STREAM.RESTORE."
 	restorePiece   = 256 << 10
-	undoPatience   = 30 * time.Second
+	undoPatience   = time.Minute
 	settleFor      = 3 * time.Second  // a hub that is running looks at the identity every second
 	finishPatience = 10 * time.Minute // the server has most of it stored when the last piece has arrived
 	retryUndo      = 200 * time.Millisecond
 )
 
-var (
-	// ErrNotEmpty means that a restore would have to overwrite updates. Nothing has been changed.
-	ErrNotEmpty = errors.New("the target holds updates already")
-
-	errRestoring = errors.New("a restore of a backup is under way here or was interrupted; if it was, restore again")
-)
-
 // restored says whether a stream is whole, by its metadata: nil when a hub may use it, though not always publish yet.
 func restored(meta map[string]string) error {
 	if strings.HasSuffix(meta[metaRestore], restoreLoading) {
-		return errRestoring
+		return transport.ErrRestoring
 	}
 	return nil
+}
+
+// restoredUpTo returns the last position that came from a backup, 0 for none.
+func restoredUpTo(meta map[string]string) transport.Position {
+	n, err := strconv.ParseUint(meta[metaRestored], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return transport.Position(n)
 }
 
 // restoring is a restore under way.
@@ -71,22 +79,22 @@ type restoring struct {
 
 // restore reads a backup into the streams, which must hold no updates. settle is how long hubs that are running get
 // to notice the new identity before publishers are let in.
-func (s *streams) restore(ctx context.Context, r io.Reader, settle time.Duration, progress func(Progress)) (Manifest, error) {
+func (s *streams) restore(ctx context.Context, r io.Reader, settle time.Duration, progress func(transport.Progress)) (transport.Manifest, error) {
 	b, err := openBackup(r)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("jetstream: restore: %w", err)
+		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w", err)
 	}
 	if b.seen.Prefix != s.prefix {
-		return Manifest{}, fmt.Errorf("jetstream: restore: %w: it is of the prefix %q, and this is %q", ErrBackup, b.seen.Prefix, s.prefix)
+		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w: it is of the prefix %q, and this is %q", transport.ErrBackup, b.seen.Prefix, s.prefix)
 	}
 	t := &restoring{streams: s, name: newNonce()}
 	if err := t.run(ctx, b, settle, progress); err != nil {
-		return Manifest{}, fmt.Errorf("jetstream: restore: %w", t.undo(ctx, err))
+		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w", t.undo(ctx, err))
 	}
 	return b.seen, nil
 }
 
-func (t *restoring) run(ctx context.Context, b *backupReader, settle time.Duration, progress func(Progress)) error {
+func (t *restoring) run(ctx context.Context, b *backupReader, settle time.Duration, progress func(transport.Progress)) error {
 	if err := t.close(ctx); err != nil {
 		return err
 	}
@@ -130,7 +138,7 @@ func (t *restoring) close(ctx context.Context) error {
 	case interrupted:
 		return nil
 	case state.Msgs > 0:
-		return fmt.Errorf("%w: %d of them, from position %d to %d", ErrNotEmpty, state.Msgs, state.FirstSeq, state.LastSeq)
+		return fmt.Errorf("%w: %d of them, from position %d to %d", transport.ErrNotEmpty, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
 	closed := *config
 	closed.Subjects = []string{t.prefix + ".closed"}
@@ -142,7 +150,7 @@ func (t *restoring) close(ctx context.Context) error {
 		return err
 	}
 	if state.Msgs > 0 {
-		return fmt.Errorf("%w: somebody publishes", ErrNotEmpty)
+		return fmt.Errorf("%w: somebody publishes", transport.ErrNotEmpty)
 	}
 	return nil
 }
@@ -165,22 +173,25 @@ func (t *restoring) look(ctx context.Context, stream string) (*jetstream.StreamC
 }
 
 // load makes one stream anew.
-func (t *restoring) load(ctx context.Context, part Part, d description, r io.Reader, m *meter) error {
+func (t *restoring) load(ctx context.Context, part transport.Part, d description, r io.Reader, m *meter) error {
 	config, _, err := d.read()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBackup, err)
+		return fmt.Errorf("%w: %w", transport.ErrBackup, err)
 	}
 	had, stream := t.ids, idsName(t.prefix)
-	if part.Name == partUpdates {
+	if part.Name == transport.PartUpdates {
 		had, stream = t.log, t.prefix
 		if _, err := readIdentity(stream, config.Metadata); err != nil {
-			return fmt.Errorf("%w: %w", ErrBackup, err)
+			return fmt.Errorf("%w: %w", transport.ErrBackup, err)
 		}
 	}
 	if config.Name != stream {
-		return fmt.Errorf("%w: it holds a stream %q", ErrBackup, config.Name)
+		return fmt.Errorf("%w: it holds a stream %q", transport.ErrBackup, config.Name)
 	}
 	want := adapt(config, had, t.replicas)
+	if part.Name == transport.PartUpdates {
+		want.Metadata[metaRestored] = strconv.FormatUint(part.Last, 10)
+	}
 	t.began = true
 	if err := t.js.DeleteStream(ctx, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete the empty stream %q: %w", stream, err)
@@ -331,7 +342,9 @@ func (t *restoring) undo(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer cancel()
 	for {
-		err := t.undoOnce(ctx)
+		once, cancel := context.WithTimeout(ctx, openPatience) // a stream without a leader gives no answer
+		err := t.undoOnce(once)
+		cancel()
 		if err == nil && t.began {
 			return fmt.Errorf("%w; the target is empty", cause)
 		}

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
 // Store is where a log is kept, opened without a hub: to save it, to restore it, and to read it. Opening it neither
@@ -40,15 +42,15 @@ func OpenStore(ctx context.Context, o Options) (*Store, error) {
 // anyIDs is how many ids an index takes that is made where there is none: a hub sets its own limit when it starts.
 const anyIDs = 1 << 60
 
-// Backup writes the log and its id index to w as they are now; see Log.Backup.
-func (s *Store) Backup(ctx context.Context, w io.Writer, progress func(Progress)) (Manifest, error) {
+// Backup writes the log and its id index to w as they are now; see transport.Archive.
+func (s *Store) Backup(ctx context.Context, w io.Writer, progress func(transport.Progress)) (transport.Manifest, error) {
 	return s.log.Backup(ctx, w, progress)
 }
 
 // Restore reads a backup into a store without updates, else ErrNotEmpty: with the positions, ids and identity that it
 // had, so that every client's cursor stays valid. ErrBackup means that r is not a backup that can be restored here. Any
 // error says whether the store is as it was or empty. progress may be nil; it is called a few times a second.
-func (s *Store) Restore(ctx context.Context, r io.Reader, progress func(Progress)) (Manifest, error) {
+func (s *Store) Restore(ctx context.Context, r io.Reader, progress func(transport.Progress)) (transport.Manifest, error) {
 	l := s.log
 	if !l.opts.clustered() {
 		return l.streams().restore(ctx, r, 0, progress)
@@ -56,14 +58,14 @@ func (s *Store) Restore(ctx context.Context, r io.Reader, progress func(Progress
 	// as a hub would, with as many copies as the servers can keep
 	if _, err := l.js.Stream(ctx, l.opts.Prefix); errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err := l.openLog(ctx); err != nil {
-			return Manifest{}, err
+			return transport.Manifest{}, err
 		}
 	}
 	return l.streams().restore(ctx, r, settleFor, progress)
 }
 
-// Export reads the log; see Log.Export.
-func (s *Store) Export(ctx context.Context, w io.Writer, o ExportOptions) (n uint64, err error) {
+// Export reads the log; see transport.Archive.
+func (s *Store) Export(ctx context.Context, w io.Writer, o transport.ExportOptions) (n uint64, err error) {
 	return s.log.Export(ctx, w, o)
 }
 

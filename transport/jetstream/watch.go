@@ -154,7 +154,7 @@ func (w *watcher) compare(info streamInfo, x extent, known transport.Position) e
 		return fmt.Errorf("%w: %w", transport.ErrUnavailable, err)
 	}
 	if now := w.identity.Load(); id.epoch != now.epoch || id.key != now.key {
-		w.renew(id, x)
+		w.renew(id, x, restoredUpTo(info.Config.Metadata))
 		return nil
 	}
 	w.noteExtent(x)
@@ -168,13 +168,36 @@ func (w *watcher) compare(info streamInfo, x extent, known transport.Position) e
 	return nil
 }
 
-// renew goes on with another log, which stands where the one before was. It is followed from its beginning.
-func (w *watcher) renew(id identity, x extent) {
-	w.opts.Logger.Warn("the log was made anew or replaced: events of the one before are unknown from now on",
-		slog.Uint64("position", uint64(x.last)))
-	w.identity.Store(&id)
-	w.extents.reset()
-	w.extents.note(x)
-	w.newest.lower(0)
-	w.shorten(x.first - 1)
+// renew goes on with another log, which stands where the one before was. It is followed from its beginning, or from
+// the end of the backup that it was restored from: those updates were handed out in their time. restored is that
+// position, 0 for none.
+func (l *Log) renew(id identity, x extent, restored transport.Position) {
+	from := max(x.first-1, restored)
+	l.opts.Logger.Warn("the log was made anew or replaced: events of the one before are unknown from now on",
+		slog.Uint64("position", uint64(x.last)), slog.Uint64("followed_from", uint64(from)))
+	l.newest.lower(0)
+	l.extents.reset()
+	l.shorten(from)
+	l.follower.renewed.Store(uint64(from) + 1)
+	if from > transport.Position(l.follower.reached.Load()) { // now, for those who ask what they need not read
+		l.follower.reach(from)
+	}
+	l.identity.Store(&id) // from now on the log is read
+	l.extents.note(x)
+	l.follower.restart()
+}
+
+// same says whether info is of the log that this node reads: nothing of another one must be handed out before it is
+// known as such, and neither of one that is being restored.
+func (l *Log) same(info streamInfo) error {
+	now := l.identity.Load()
+	if now == nil { // being opened
+		return nil
+	}
+	id, err := readIdentity(l.opts.Prefix, info.Config.Metadata)
+	if err == nil && id.epoch == now.epoch && id.key == now.key {
+		return nil
+	}
+	l.nudge()
+	return fmt.Errorf("%w: another log stands in the place of this one, or is being restored", transport.ErrUnavailable)
 }

@@ -57,6 +57,7 @@ type App struct {
 
 	hub     atomic.Pointer[hub.Hub]           // nil until there is one
 	cluster atomic.Pointer[transport.Cluster] // nil until this node is part of one
+	kept    atomic.Pointer[transport.Archive] // nil until there is one
 	alone   atomic.Bool                       // no other node will be there for the clients when this one stops
 	life    lifecycle
 	wg      sync.WaitGroup // everything that Start set going
@@ -148,6 +149,14 @@ func (a *App) ready(ctx context.Context) error {
 		return errors.New("starting")
 	}
 	return h.Ready(ctx)
+}
+
+// archive returns the log as what can be saved and restored, nil until it is open.
+func (a *App) archive() transport.Archive {
+	if kept := a.kept.Load(); kept != nil {
+		return *kept
+	}
+	return nil
 }
 
 func (a *App) fail(err error) {

@@ -213,16 +213,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	add(s, &c.HistoryMaxBytes, "history-max-bytes", "`bytes` kept; 0 = no limit (64MiB unless given with --transport memory)", "size", bytesFrom(0), formatBytes)
 	s.duration(&c.HistoryMaxAge, "history-max-age", "how long an update is kept; 0 = no limit")
 
-	s.group("NATS")
-	addList(s, &c.NATSURLs, "nats-url", "`URL` of a NATS server with JetStream, nats:// or tls://: keep the log there; several hubs on the same servers are one", "URL", parseText, redactURL)
-	s.text(&c.NATSCreds, "nats-creds", "`file` of NATS credentials (JWT and seed)")
-	s.text(&c.NATSUser, "nats-user", "`name` of the NATS user")
-	s.secret(&c.NATSPassword, "nats-password", "`password` of the NATS user, or @/path/to/file; read at the start")
-	s.secret(&c.NATSToken, "nats-token", "`token` for NATS, or @/path/to/file; read at the start")
-	s.text(&c.NATSTLSCA, "nats-tls-ca", "authorities that NATS servers are checked by, a PEM `file`; the system's unless given")
-	s.text(&c.NATSTLSCert, "nats-tls-cert", "client certificate for NATS, a PEM `file`")
-	s.text(&c.NATSTLSKey, "nats-tls-key", "private key of the client certificate, a PEM `file`")
-	add(s, &c.NATSPrefix, "nats-prefix", "`name` that streams and subjects begin with, also without --nats-url; hubs with different ones have nothing to do with each other", "name", parseName, formatText)
+	c.bindNATS(s)
 
 	s.group("Cluster")
 	s.text(&c.ClusterListen, "cluster-listen", "`address`, host:port, where the other nodes of an embedded cluster connect")
@@ -243,4 +234,18 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.group("Log")
 	s.choice(&c.LogFormat, "log-format", "auto = text on a terminal, else json", "auto", "text", "json")
 	s.choice(&c.LogLevel, "log-level", "least level that is logged", "debug", "info", "warn", "error")
+}
+
+// bindNATS adds the settings of a log on NATS servers, which more than one command has.
+func (c *Config) bindNATS(s *schema) {
+	s.group("NATS")
+	addList(s, &c.NATSURLs, "nats-url", "`URL` of a NATS server with JetStream, nats:// or tls://: keep the log there; several hubs on the same servers are one", "URL", parseText, redactURL)
+	s.text(&c.NATSCreds, "nats-creds", "`file` of NATS credentials (JWT and seed)")
+	s.text(&c.NATSUser, "nats-user", "`name` of the NATS user")
+	s.secret(&c.NATSPassword, "nats-password", "`password` of the NATS user, or @/path/to/file; read at the start")
+	s.secret(&c.NATSToken, "nats-token", "`token` for NATS, or @/path/to/file; read at the start")
+	s.text(&c.NATSTLSCA, "nats-tls-ca", "authorities that NATS servers are checked by, a PEM `file`; the system's unless given")
+	s.text(&c.NATSTLSCert, "nats-tls-cert", "client certificate for NATS, a PEM `file`")
+	s.text(&c.NATSTLSKey, "nats-tls-key", "private key of the client certificate, a PEM `file`")
+	add(s, &c.NATSPrefix, "nats-prefix", "`name` that streams and subjects begin with, also without --nats-url; hubs with different ones have nothing to do with each other", "name", parseName, formatText)
 }

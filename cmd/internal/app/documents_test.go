@@ -122,7 +122,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 
 // clientFlags are flags of the commands other than serve. Source: the command contract.
 var clientFlags = []string{
-	"admin", "alg", "count", "data", "hub", "id", "json", "key", "kid", "last-event-id", "payload", "private", "publish",
+	"admin", "after", "alg", "count", "data", "hub", "id", "input", "json", "key", "kid", "last-event-id", "output", "payload", "private", "progress", "publish",
 	"publisher-key", "subject", "subscribe", "subscriber-key", "token", "topic", "ttl", "type",
 }
 
@@ -130,7 +130,7 @@ var clientFlags = []string{
 func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 	serve := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	app.NewSettings(serve)
-	code := regexp.MustCompile("`[^`\n]*`|(?m)^.*cinnabar (?:serve|publish|subscribe|token|conformance|cluster|config).*$")
+	code := regexp.MustCompile("`[^`\n]*`|(?m)^.*cinnabar (?:serve|publish|subscribe|token|conformance|cluster|backup|restore|export|config).*$")
 	long := regexp.MustCompile(`(?:^|[\s` + "`" + `])--([a-z][a-z-]+)`)
 	variable := regexp.MustCompile(`CINNABAR_[A-Z_]+[A-Z]`)
 	seen := 0

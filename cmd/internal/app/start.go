@@ -30,6 +30,7 @@ func (a *App) start(ctx context.Context) error {
 	adminOptions := admin.Options{Gatherer: a.registry, Ready: a.ready}
 	if a.cfg.Transport != "memory" {
 		adminOptions.Cluster = a.clusterOf
+		adminOptions.Archive = a.archive
 	}
 	adminHandler := admin.Handler(adminOptions)
 	adminServer := newAdminServer(guardHost(adminHandler, a.cfg.PublicURL, false), a.log)
@@ -45,6 +46,9 @@ func (a *App) start(ctx context.Context) error {
 		return err
 	}
 	a.transport = log
+	if kept, ok := log.(transport.Archive); ok {
+		a.kept.Store(&kept)
+	}
 	a.life.add(step{name: "transport", limit: stopTransport, must: true, run: log.Close})
 	metrics.RegisterTransport(a.registry, log.Stats)
 	if err := a.startAuth(ctx); err != nil {

@@ -1,0 +1,158 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// archive saves, restores and reads the log as a whole, for those on this machine alone: a backup holds private
+// updates and the key of the event ids, and where metrics are scraped from afar the listener can be reached from
+// there. What comes through a tunnel into this machine, or into this container, comes from here.
+type archive struct {
+	of func() transport.Archive
+}
+
+// get returns the log, or answers the request when it cannot be had.
+func (a archive) get(w http.ResponseWriter, r *http.Request) transport.Archive {
+	switch {
+	case !fromHere(r):
+		answer(w, http.StatusForbidden, "the log as a whole is given out, and taken, on the hub's own machine only: connect to the admin listener from there")
+		return nil
+	case a.of == nil:
+		answer(w, http.StatusNotFound, "this hub keeps its log in its own memory: it cannot be saved or restored")
+		return nil
+	}
+	if found := a.of(); found != nil {
+		return found
+	}
+	answer(w, http.StatusServiceUnavailable, "starting")
+	return nil
+}
+
+// fromHere reports whether a request was sent on this machine: to a loopback address, to a socket file, or to the
+// address that it comes from.
+func fromHere(r *http.Request) bool {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		if local.Network() == "unix" {
+			return true
+		}
+		to, err := netip.ParseAddrPort(local.String())
+		from, err2 := netip.ParseAddrPort(r.RemoteAddr)
+		return errors.Join(err, err2) == nil && (from.Addr().Unmap().IsLoopback() || from.Addr().Unmap() == to.Addr().Unmap())
+	}
+	return false
+}
+
+func (a archive) backup(w http.ResponseWriter, r *http.Request) {
+	log := a.get(w, r)
+	if log == nil {
+		return
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="cinnabar-backup.tar"`)
+	out := &body{w: w, kind: "application/x-tar"}
+	_, err := log.Backup(r.Context(), out, nil)
+	out.end(err)
+}
+
+func (a archive) restore(w http.ResponseWriter, r *http.Request) {
+	log := a.get(w, r)
+	if log == nil {
+		return
+	}
+	m, err := log.Restore(r.Context(), r.Body, nil)
+	if err != nil {
+		answer(w, archiveStatus(err), err.Error())
+		return
+	}
+	writeJSON(w, m)
+}
+
+// export takes the event id in `after`, and selectors of topics in `topic`, which may be repeated.
+func (a archive) export(w http.ResponseWriter, r *http.Request) {
+	log := a.get(w, r)
+	if log == nil {
+		return
+	}
+	o := transport.ExportOptions{After: r.URL.Query().Get("after")}
+	for _, pattern := range r.URL.Query()["topic"] {
+		s := topic.Selector{Kind: topic.Classic, Pattern: pattern}
+		if _, err := topic.Compile(s, nil, topic.Limits{}); err != nil {
+			answer(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		o.Topics = append(o.Topics, s)
+	}
+	out := &body{w: w, kind: "application/x-ndjson"}
+	_, err := log.Export(r.Context(), out, o)
+	out.end(err)
+}
+
+// body is an answer that begins with its first bytes: an error before them has a status of its own, one after
+// them cuts the answer, so that nobody takes a part for the whole.
+type body struct {
+	w     http.ResponseWriter
+	kind  string
+	begun bool
+}
+
+func (b *body) Write(p []byte) (int, error) {
+	b.begin()
+	return b.w.Write(p)
+}
+
+func (b *body) begin() {
+	if b.begun {
+		return
+	}
+	b.begun = true
+	h := b.w.Header()
+	h.Set("Content-Type", b.kind)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+func (b *body) end(err error) {
+	switch {
+	case err == nil:
+		b.begin()
+	case b.begun:
+		panic(http.ErrAbortHandler)
+	default:
+		b.w.Header().Del("Content-Disposition")
+		answer(b.w, archiveStatus(err), err.Error())
+	}
+}
+
+func archiveStatus(err error) int {
+	switch {
+	case errors.Is(err, transport.ErrBackup):
+		return http.StatusBadRequest
+	case errors.Is(err, transport.ErrNotEmpty), errors.Is(err, transport.ErrRestoring):
+		return http.StatusConflict
+	case errors.Is(err, transport.ErrUnknown):
+		return http.StatusNotFound
+	case errors.Is(err, transport.ErrTrimmed):
+		return http.StatusGone
+	case errors.Is(err, transport.ErrUnavailable), errors.Is(err, transport.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // the client is gone, which is its own business
+}

@@ -1,0 +1,212 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinnabar-hub/cinnabar/hub/admin"
+	"github.com/cinnabar-hub/cinnabar/transport"
+)
+
+// fakeArchive saves "saved", and then fails with err.
+type fakeArchive struct {
+	err      error
+	silent   bool // fails before it has written anything
+	restored string
+	options  transport.ExportOptions
+}
+
+func (a *fakeArchive) write(w io.Writer) error {
+	if !a.silent {
+		if _, err := io.WriteString(w, "saved"); err != nil {
+			return err
+		}
+	}
+	return a.err
+}
+
+func (a *fakeArchive) Backup(_ context.Context, w io.Writer, _ func(transport.Progress)) (transport.Manifest, error) {
+	return transport.Manifest{}, a.write(w)
+}
+
+func (a *fakeArchive) Restore(_ context.Context, r io.Reader, _ func(transport.Progress)) (transport.Manifest, error) {
+	b, err := io.ReadAll(r)
+	a.restored = string(b)
+	return transport.Manifest{Prefix: "p"}, errors.Join(err, a.err)
+}
+
+func (a *fakeArchive) Export(_ context.Context, w io.Writer, o transport.ExportOptions) (uint64, error) {
+	a.options = o
+	return 1, a.write(w)
+}
+
+// serveArchive serves a on a loopback address.
+func serveArchive(t *testing.T, a *fakeArchive) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(admin.Handler(admin.Options{Archive: func() transport.Archive {
+		if a == nil {
+			return nil
+		}
+		return a
+	}}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func request(t *testing.T, method, url string, body io.Reader, header ...string) (int, string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+func TestTheLogIsSavedRestoredAndExported(t *testing.T) {
+	a := &fakeArchive{}
+	s := serveArchive(t, a)
+	if status, body, err := request(t, "GET", s.URL+"/backup", http.NoBody); status != 200 || body != "saved" || err != nil {
+		t.Errorf("backup: %d %q %v", status, body, err)
+	}
+	large := strings.Repeat("x", 1<<20)
+	status, body, err := request(t, "POST", s.URL+"/restore", strings.NewReader(large))
+	var m transport.Manifest
+	if err := errors.Join(err, json.Unmarshal([]byte(body), &m)); status != 200 || m.Prefix != "p" || a.restored != large || err != nil {
+		t.Errorf("restore: %d %q %v, %d bytes", status, body, err, len(a.restored))
+	}
+	if status, body, err := request(t, "GET", s.URL+"/export?after=id&topic=a&topic=b%7Bc%7D", http.NoBody); status != 200 || body != "saved" || err != nil {
+		t.Errorf("export: %d %q %v", status, body, err)
+	}
+	if got := fmt.Sprint(a.options); got != "{id [{1 a} {1 b{c}}]}" {
+		t.Errorf("exported with %s", got)
+	}
+	if status, _, _ := request(t, "GET", s.URL+"/export?topic="+strings.Repeat("a", 5000), http.NoBody); status != 400 {
+		t.Errorf("a selector that is too long: %d", status)
+	}
+}
+
+func TestWhatHindersAnArchiveIsTold(t *testing.T) {
+	for err, want := range map[error]int{
+		transport.ErrBackup: 400, transport.ErrNotEmpty: 409, transport.ErrRestoring: 409, transport.ErrUnknown: 404,
+		transport.ErrTrimmed: 410, transport.ErrUnavailable: 503, errors.New("disk"): 500,
+	} {
+		s := serveArchive(t, &fakeArchive{err: fmt.Errorf("why: %w", err), silent: true})
+		for _, to := range []string{"GET /backup", "POST /restore", "GET /export"} {
+			method, path, _ := strings.Cut(to, " ")
+			if status, body, _ := request(t, method, s.URL+path, http.NoBody); status != want || !strings.Contains(body, err.Error()) {
+				t.Errorf("%s, %v: %d %q", to, err, status, body)
+			}
+		}
+	}
+	if status, _, _ := request(t, "GET", serveArchive(t, nil).URL+"/backup", http.NoBody); status != 503 {
+		t.Errorf("before there is a log: %d", status)
+	}
+}
+
+// Whoever reads a part must not take it for the whole.
+func TestAnAnswerThatFailsInTheMiddleIsCut(t *testing.T) {
+	s := serveArchive(t, &fakeArchive{err: errors.New("disk")})
+	for _, path := range []string{"/backup", "/export"} {
+		if status, body, err := request(t, "GET", s.URL+path, http.NoBody); err == nil {
+			t.Errorf("%s: %d %q without an error", path, status, body)
+		}
+	}
+}
+
+func TestPagesOfOtherSitesRestoreNothing(t *testing.T) {
+	a := &fakeArchive{}
+	s := serveArchive(t, a)
+	if status, _, _ := request(t, "POST", s.URL+"/restore", bytes.NewReader([]byte("x")), "Sec-Fetch-Site", "cross-site"); status != 403 || a.restored != "" {
+		t.Errorf("status %d, restored %q", status, a.restored)
+	}
+}
+
+// The metrics of a hub may be read from anywhere, its updates and their key only where it runs.
+func TestTheLogIsForThisMachineAlone(t *testing.T) {
+	o := admin.Options{Archive: func() transport.Archive { return &fakeArchive{} }}
+	tcp := func(s string) net.Addr {
+		a, err := net.ResolveTCPAddr("tcp", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for name, c := range map[string]struct {
+		local  net.Addr
+		remote string
+		status int
+	}{
+		"loopback":              {tcp("127.0.0.1:3001"), "127.0.0.1:5000", 200},
+		"loopback, IPv6":        {tcp("[::1]:3001"), "[::1]:5000", 200},
+		"loopback, mapped":      {tcp("127.0.0.1:3001"), "[::ffff:127.0.0.1]:5000", 200},
+		"its own address":       {tcp("10.0.0.7:3001"), "10.0.0.7:5000", 200},
+		"a neighbour":           {tcp("10.0.0.7:3001"), "10.0.0.8:5000", 403},
+		"a neighbour over IPv6": {tcp("[fd00::7]:3001"), "[fd00::8]:5000", 403},
+		"a socket file":         {&net.UnixAddr{Name: "admin.sock", Net: "unix"}, "@", 200},
+		"nobody knows":          {nil, "127.0.0.1:5000", 403},
+	} {
+		for _, to := range []string{"GET /backup", "POST /restore", "GET /export"} {
+			method, path, _ := strings.Cut(to, " ")
+			r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+			r.RemoteAddr = c.remote
+			if c.local != nil {
+				r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, c.local))
+			}
+			w := httptest.NewRecorder()
+			admin.Handler(o).ServeHTTP(w, r)
+			if w.Code != c.status {
+				t.Errorf("%s from %s: %d, want %d", to, name, w.Code, c.status)
+			}
+		}
+	}
+	if w := ask(t, admin.Options{}, "GET", "/backup", nil); w.Code != 403 {
+		t.Errorf("without a log, from elsewhere: %d", w.Code)
+	}
+}
+
+func TestTheLogIsReachedThroughASocketFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.sock")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Skip("no sockets in files here")
+	}
+	s := httptest.NewUnstartedServer(admin.Handler(admin.Options{Archive: func() transport.Archive { return &fakeArchive{} }}))
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	defer s.Close()
+	c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}, DisableKeepAlives: true}}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/backup", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
