@@ -79,7 +79,7 @@ func play(t *testing.T, p plan) verdict {
 		clients.Go(func() { s.live(listening) })
 	}
 	for _, s := range r.sources {
-		wait(t, "streams to open", s.opened, s)
+		s.awaitOpen(t)
 	}
 	begin := r.mark(t, p.hubs, first)
 
@@ -99,10 +99,8 @@ func play(t *testing.T, p plan) verdict {
 	stop()
 	publishers.Wait()
 	r.mark(t, p.hubs, last)
-	for _, s := range r.sources {
-		if s.closed.Load() == nil { // else it will not see it
-			wait(t, "the last update", s.complete, s)
-		}
+	if n := r.incomplete(); n > 0 {
+		t.Errorf("%d clients have not received the last update within %v", n, patience)
 	}
 	leave()
 	clients.Wait()
@@ -115,6 +113,27 @@ func play(t *testing.T, p plan) verdict {
 	r.add(&v)
 	v.require(t)
 	return v
+}
+
+// incomplete waits until every client has received the last update, and returns how many have not after all.
+// Those that gave up never will.
+func (r *run) incomplete() (n int) {
+	for deadline := time.Now().Add(patience); ; {
+		n = 0
+		for _, s := range r.sources {
+			select {
+			case <-s.complete:
+			default:
+				if s.closed.Load() == nil {
+					n++
+				}
+			}
+		}
+		if n == 0 || time.Now().After(deadline) {
+			return n
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // What the marks of a run say.
@@ -192,24 +211,20 @@ func (r *run) stalled(d time.Duration) {
 	r.publishStall = max(r.publishStall, d)
 }
 
-// wait waits for a channel of a client to be closed.
-func wait(t *testing.T, what string, c <-chan struct{}, s *source) {
+// awaitOpen waits for a client's first stream.
+func (s *source) awaitOpen(t *testing.T) {
 	t.Helper()
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	for {
+	child.Eventually(t, patience, func() error {
 		select {
-		case <-c:
-			return
-		case <-time.After(100 * time.Millisecond):
-			if why := s.closed.Load(); why != nil {
-				t.Errorf("%s gave up while waiting for %s: %s", s.name, what, *why)
-				return
-			}
-		case <-limit.C:
-			t.Fatalf("%s: waited in vain for %s", s.name, what)
+		case <-s.opened:
+			return nil
+		default:
 		}
-	}
+		if why := s.closed.Load(); why != nil {
+			t.Fatalf("%s gave up: %s", s.name, *why)
+		}
+		return fmt.Errorf("%s has no stream", s.name)
+	})
 }
 
 // pause lets the traffic go on for d: how long something lasts is what such a test is about.

@@ -39,6 +39,7 @@ func NewProcess(t testing.TB, name, path string, args ...string) *Process {
 		if p.Running() {
 			p.Kill()
 		}
+		p.keepLog()
 		if t.Failed() {
 			t.Logf("the log of %s:\n%s", p.name, p.tail())
 		}
@@ -127,18 +128,24 @@ func (p *Process) Stop() {
 	}
 }
 
-// shownLog is how many bytes of a log a failed test shows; CINNABAR_TEST_LOGS names a directory for all of it.
+// keepLog writes the log into the directory that CINNABAR_TEST_LOGS names, if it names one.
+func (p *Process) keepLog() {
+	dir := os.Getenv("CINNABAR_TEST_LOGS") //nolint:forbidigo // only tests call this
+	if dir == "" {
+		return
+	}
+	file := filepath.Join(dir, fmt.Sprintf("%s %d.log", p.name, time.Now().UnixNano()))
+	if err := os.WriteFile(file, []byte(p.Log()), 0o600); err != nil { //nolint:gosec // where whoever runs the tests wants it
+		p.tb.Errorf("keep the log of %s: %v", p.name, err)
+	}
+}
+
+// shownLog is how many bytes of a log a failed test shows.
 const shownLog = 32 << 10
 
 // tail is the end of the log.
 func (p *Process) tail() string {
 	all := p.Log()
-	if dir := os.Getenv("CINNABAR_TEST_LOGS"); dir != "" { //nolint:forbidigo // only tests call this
-		file := filepath.Join(dir, fmt.Sprintf("%s %d.log", p.name, time.Now().UnixNano()))
-		if err := os.WriteFile(file, []byte(all), 0o600); err != nil { //nolint:gosec // where whoever runs the tests wants it
-			p.tb.Logf("the whole log of %s: %v", p.name, err)
-		}
-	}
 	if len(all) > shownLog {
 		return "…" + all[len(all)-shownLog:]
 	}
