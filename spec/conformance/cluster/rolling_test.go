@@ -89,9 +89,9 @@ func even(t *testing.T, d drained, sources []*source) {
 
 // Nobody notices a rolling restart of all nodes behind nginx: 300 clients that give up for good on anything but
 // 200 go on, and nothing is lost or doubled. Covers: SUB-38, SUB-41.
-func TestARollingRestartBehindAProxy(t *testing.T) {
+func TestARollingRestartBehindAProxy(t *testing.T) { //nolint:tparallel // one at a time, beside streams that are idle
 	minutes(t)
-	t.Parallel() // with streams that are idle
+	t.Parallel()
 	for _, p := range proxies {
 		t.Run(p.name, func(t *testing.T) {
 			timeout := "16s" // of which some 10 s are for the streams
