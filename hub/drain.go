@@ -23,6 +23,8 @@ var (
 type drainState struct {
 	notReady atomic.Bool
 	phase    atomic.Int32 // drainPhase
+	// the last Drain spread its streams over time: other nodes take them
+	elsewhere atomic.Bool
 
 	// guarded by Hub.mu
 	leaving   bool          // SetNotReady was called: no way back
@@ -79,6 +81,7 @@ func (h *Hub) Draining() bool { return h.drain.phase.Load() != phaseServing }
 // that the last one can end before ctx's deadline. It returns when the last one has ended, with ctx's error,
 // or with ErrUndrained. It may be called again, also meanwhile.
 func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
+	h.drain.elsewhere.Store(spread > 0)
 	undrained, idle := h.beginDrain()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -67,6 +68,29 @@ func TestDrain(t *testing.T) {
 				t.Errorf("others get %d, Retry-After %q", hard.StatusCode, hard.Header.Get("Retry-After"))
 			}
 			n.publish("topic", "a", "data", "publishers are still served")
+		})
+	}
+}
+
+// Whom a node refuses that leaves others behind, these take at the next attempt. Covers: SUB-41.
+func TestDrainWithOthersCallsClientsBackSoon(t *testing.T) {
+	const retry = time.Second
+	for name, c := range map[string]struct{ spread, least, most time.Duration }{
+		"others": {time.Millisecond, retry, 2 * retry},
+		"nobody": {0, softRetry(retry) / 2, softRetry(retry) * 3 / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := startNode(t, func(o *Options) { o.Retry = retry })
+			if err := n.Drain(t.Context(), c.spread); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				body := slurp(t, n.get("topic=a", "Accept", eventStream))
+				ms, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(body, "retry: "), "\n"))
+				if got := time.Duration(ms) * time.Millisecond; err != nil || got < c.least || got > c.most {
+					t.Errorf("refused with %q, want a retry between %v and %v", body, c.least, c.most)
+				}
+			}
 		})
 	}
 }

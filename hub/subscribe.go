@@ -301,12 +301,22 @@ func (h *Hub) refuseForNow(w http.ResponseWriter, r *http.Request, req *streamRe
 		res.announce(w.Header())
 	}
 	streamHead(w.Header(), r)
-	body := append([]byte("retry: "), strconv.FormatInt(jitter(softRetry(h.o.Retry)).Milliseconds(), 10)...)
+	body := append([]byte("retry: "), strconv.FormatInt(h.comeBack(p).Milliseconds(), 10)...)
 	body = append(body, '\n')
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(body)
 	return nil
+}
+
+// comeBack is after which time a client that is refused for now should come back. Where only this node is on its way
+// out, another one takes the client as soon as the load balancer picks it, so it does not wait long.
+func (h *Hub) comeBack(p *spec.Problem) time.Duration {
+	if p.Reason == "draining" && h.drain.elsewhere.Load() {
+		usual := max(h.o.Retry, time.Second)
+		return usual + rand.N(usual) //nolint:gosec // spreads load, keeps no secret
+	}
+	return jitter(softRetry(h.o.Retry))
 }
 
 // softRetry is when a client that is refused for now should come back, before jitter.
