@@ -97,10 +97,14 @@ func (w *watcher) watchServer(ctx context.Context) error {
 		}
 		return nil
 	}
+	space := w.space.enough(0)
+	if !space && !noSpace(trouble) { // the server tells what came of it
+		trouble = "no space left on the disk: " + trouble
+	}
 	if w.server.trouble(time.Now()) {
 		w.opts.Logger.Error("the store of this node is in trouble; the others keep the log", slog.String("text", trouble))
 	}
-	if w.space.enough(0) && w.server.due(time.Now(), true) {
+	if space && w.server.due(time.Now(), true) {
 		w.restart(ctx, w.server.restarts)
 		w.nudge()
 	} else {
