@@ -197,7 +197,7 @@ func TestTheLogIsReachedThroughASocketFile(t *testing.T) {
 	c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}, DisableKeepAlives: true}}
-	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/backup", http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/backup", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestTheLogIsReachedThroughASocketFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != 200 {
+	if resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 }

@@ -306,9 +306,22 @@ func TestNothingIsOverwritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := openStore(t, to)
-	_, err := store.Restore(t.Context(), bytes.NewReader(saved(t, from)), nil)
+	file := saved(t, from)
+	_, err := store.Restore(t.Context(), readerFunc(func([]byte) (int, error) {
+		t.Error("the backup is read although it has no place")
+		return 0, io.EOF
+	}), nil)
 	if !errors.Is(err, transport.ErrNotEmpty) || !strings.Contains(err.Error(), "nothing has been changed") {
 		t.Errorf("restore: %v", err)
+	}
+	// nor when somebody publishes after that was looked at
+	late := &restoring{streams: store.log.streams()}
+	b, err := openBackup(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := late.undo(t.Context(), late.run(t.Context(), b, 0, nil)); !errors.Is(err, transport.ErrNotEmpty) || !strings.Contains(err.Error(), "nothing has been changed") {
+		t.Errorf("restored late: %v", err)
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
@@ -397,6 +410,35 @@ func TestAKilledRestoreIsNoticed(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), Options{Dir: to}); !errors.Is(err, transport.ErrRestoring) {
 		t.Fatalf("a hub opens it: %v", err)
+	}
+	store = openStore(t, to)
+	if _, err := store.Restore(t.Context(), bytes.NewReader(file), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, open(t, Options{Dir: to}), kept, nil)
+}
+
+// One that was killed when the target was closed, and not yet deleted, has nothing to undo; what the target holds counts.
+func TestARestoreKilledAtItsBeginningIsRepeated(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	kept, _ := fillHistory(t, from, false)
+	file := saved(t, from)
+	if err := open(t, Options{Dir: to}).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, to)
+	killed := &restoring{streams: store.log.streams(), name: "killed"}
+	if err := killed.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Dir: to}); !errors.Is(err, transport.ErrRestoring) {
+		t.Errorf("a hub opens it: %v", err)
 	}
 	store = openStore(t, to)
 	if _, err := store.Restore(t.Context(), bytes.NewReader(file), nil); err != nil {

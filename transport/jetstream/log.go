@@ -10,7 +10,8 @@
 // recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; interest.go,
 // registry.go, filter.go, fence.go, hear.go and reread.go follow only what is of interest; space.go and
 // health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left;
-// control.go, peers.go and gather.go are how the nodes know and steer each other.
+// control.go, peers.go and gather.go are how the nodes know and steer each other; archive.go and store.go save, restore
+// and export the log as a whole, by means of backup.go, backupfile.go, inspect.go, restore.go and export.go.
 package jetstream
 
 import (

@@ -36,6 +36,7 @@ const metaRestore = "cinnabar.restore"
 const metaRestored = "cinnabar.restored"
 
 const (
+	restoreClosing = " closing" // it is empty, and about to be deleted
 	restoreLoading = " loading" // updates are missing
 	restoreOpening = " opening" // none are, but publishers are still kept out
 )
@@ -57,6 +58,12 @@ func restored(meta map[string]string) error {
 	return nil
 }
 
+// interrupted reports whether what a stream holds is but a part of a backup.
+func interrupted(meta map[string]string) bool {
+	mark := meta[metaRestore]
+	return strings.HasSuffix(mark, restoreLoading) || strings.HasSuffix(mark, restoreOpening)
+}
+
 // restoredUpTo returns the last position that came from a backup, 0 for none.
 func restoredUpTo(meta map[string]string) transport.Position {
 	n, err := strconv.ParseUint(meta[metaRestored], 10, 64)
@@ -70,7 +77,8 @@ func restoredUpTo(meta map[string]string) transport.Position {
 type restoring struct {
 	*streams
 	name   string
-	log    *jetstream.StreamConfig // of the target as it was, and will be again if it has to; nil = there was none
+	was    *jetstream.StreamConfig // of the target's log before it was closed
+	log    *jetstream.StreamConfig // of one that takes its place, or has to be made again, empty; nil = there was none
 	ids    *jetstream.StreamConfig
 	closed bool                     // the target's stream was closed
 	began  bool                     // and streams were deleted or made
@@ -80,6 +88,10 @@ type restoring struct {
 // restore reads a backup into the streams, which must hold no updates. settle is how long hubs that are running get
 // to notice the new identity before publishers are let in.
 func (s *streams) restore(ctx context.Context, r io.Reader, settle time.Duration, progress func(transport.Progress)) (transport.Manifest, error) {
+	t := &restoring{streams: s, name: newNonce()}
+	if err := t.occupied(ctx); err != nil { // before anything is read: it may come from afar
+		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w; nothing has been changed", err)
+	}
 	b, err := openBackup(r)
 	if err != nil {
 		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w", err)
@@ -87,7 +99,6 @@ func (s *streams) restore(ctx context.Context, r io.Reader, settle time.Duration
 	if b.seen.Prefix != s.prefix {
 		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w: it is of the prefix %q, and this is %q", transport.ErrBackup, b.seen.Prefix, s.prefix)
 	}
-	t := &restoring{streams: s, name: newNonce()}
 	if err := t.run(ctx, b, settle, progress); err != nil {
 		return transport.Manifest{}, fmt.Errorf("jetstream: restore: %w", t.undo(ctx, err))
 	}
@@ -114,6 +125,18 @@ func (t *restoring) run(ctx context.Context, b *backupReader, settle time.Durati
 	}
 }
 
+// occupied is ErrNotEmpty when the target holds updates.
+func (t *restoring) occupied(ctx context.Context) error {
+	config, state, err := t.look(ctx, t.prefix)
+	if err != nil || config == nil || state.Msgs == 0 {
+		return err
+	}
+	if interrupted(config.Metadata) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of them, from position %d to %d", transport.ErrNotEmpty, state.Msgs, state.FirstSeq, state.LastSeq)
+}
+
 // close makes sure that the target is empty, and stays so.
 func (t *restoring) close(ctx context.Context) error {
 	ids, _, err := t.look(ctx, idsName(t.prefix))
@@ -127,23 +150,20 @@ func (t *restoring) close(ctx context.Context) error {
 	if err != nil || config == nil {
 		return err
 	}
-	_, interrupted := config.Metadata[metaRestore]
-	t.log = config
-	if interrupted || state.LastSeq > 0 { // positions that were given once must not be given again under the same identity
-		maps.Copy(config.Metadata, newMetadata())
-		config.Subjects = []string{t.prefix + ".u.>"}
-	}
+	again := interrupted(config.Metadata)
 	delete(config.Metadata, metaRestore)
-	switch {
-	case interrupted:
-		return nil
-	case state.Msgs > 0:
-		return fmt.Errorf("%w: %d of them, from position %d to %d", transport.ErrNotEmpty, state.Msgs, state.FirstSeq, state.LastSeq)
+	config.Subjects = []string{t.prefix + ".u.>"}
+	was := *config
+	was.Metadata = maps.Clone(config.Metadata)
+	t.was, t.log = &was, config
+	if again || state.LastSeq > 0 { // positions that were given once must not be given again under the same identity
+		maps.Copy(config.Metadata, newMetadata())
 	}
-	closed := *config
-	closed.Subjects = []string{t.prefix + ".closed"}
+	if again {
+		return nil
+	}
 	t.closed = true
-	if _, err := t.js.UpdateStream(ctx, closed); err != nil {
+	if _, err := t.js.UpdateStream(ctx, t.marked(was, restoreClosing)); err != nil {
 		return fmt.Errorf("close stream %q: %w", t.prefix, err)
 	}
 	if _, state, err = t.look(ctx, t.prefix); err != nil {
@@ -361,7 +381,7 @@ func (t *restoring) undo(ctx context.Context, cause error) error {
 
 func (t *restoring) undoOnce(ctx context.Context) error {
 	if !t.began {
-		_, err := t.js.UpdateStream(ctx, *t.log)
+		_, err := t.js.UpdateStream(ctx, *t.was)
 		return err
 	}
 	for stream, had := range map[string]*jetstream.StreamConfig{t.prefix: t.log, idsName(t.prefix): t.ids} {
@@ -380,7 +400,7 @@ func (t *restoring) undoOnce(ctx context.Context) error {
 		case now == nil:
 			_, err = t.js.CreateStream(ctx, *had)
 		case stream == t.prefix && t.closed: // the failure was before its turn
-			_, err = t.js.UpdateStream(ctx, *had)
+			_, err = t.js.UpdateStream(ctx, *t.was)
 		}
 		if err != nil {
 			return err
