@@ -395,15 +395,10 @@ func (t *restoring) undoOnce(ctx context.Context) error {
 			}
 			now = nil
 		}
-		switch {
-		case had == nil:
-		case now == nil:
-			_, err = t.js.CreateStream(ctx, *had)
-		case stream == t.prefix && t.closed: // the failure was before its turn
-			_, err = t.js.UpdateStream(ctx, *t.was)
-		}
-		if err != nil {
-			return err
+		if had != nil && now == nil {
+			if _, err := t.js.CreateStream(ctx, *had); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
