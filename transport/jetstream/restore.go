@@ -224,8 +224,8 @@ func (t *restoring) load(ctx context.Context, part transport.Part, d description
 	if err != nil {
 		return err
 	}
-	if state.LastSeq != part.Last {
-		return fmt.Errorf("the restored stream ends at %d, not at %d", state.LastSeq, part.Last)
+	if state.LastSeq != part.Last || state.Msgs > part.Messages { // the place's limits may leave fewer
+		return fmt.Errorf("the restored stream holds %d messages up to %d, not %d up to %d", state.Msgs, state.LastSeq, part.Messages, part.Last)
 	}
 	t.made = append(t.made, want)
 	return nil
@@ -396,10 +396,23 @@ func (t *restoring) undoOnce(ctx context.Context) error {
 			now = nil
 		}
 		if had != nil && now == nil {
-			if _, err := t.js.CreateStream(ctx, *had); err != nil {
+			if err := t.makeEmpty(ctx, *had); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// makeEmpty makes a stream anew. A server that is still removing the one before may let the new one take over what
+// is left of it.
+func (t *restoring) makeEmpty(ctx context.Context, config jetstream.StreamConfig) error {
+	s, err := t.js.CreateStream(ctx, config)
+	if err != nil {
+		return err
+	}
+	if state := s.CachedInfo().State; state.LastSeq > 0 {
+		return errors.Join(fmt.Errorf("stream %q, made anew, already ends at %d", config.Name, state.LastSeq), t.js.DeleteStream(ctx, config.Name))
 	}
 	return nil
 }
