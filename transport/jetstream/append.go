@@ -18,6 +18,7 @@ import (
 
 const (
 	ackPatience   = 2 * time.Second        // for an acknowledgement, before the update is sent again
+	firstPatience = 500 * time.Millisecond // … the first time where a leader may have gone with it; doubled each time
 	indexPatience = 2 * time.Second        // for a publisher's id to be noted
 	retryPause    = 50 * time.Millisecond  // when nobody takes the update
 	fullGrace     = 100 * time.Millisecond // for acknowledgements on their way when the disk becomes full
@@ -126,7 +127,7 @@ func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
 			if l.opts.clustered() {
 				trouble = nil
 			}
-			a, err := l.publishOnce(ctx, m, deadline, trouble)
+			a, err := l.publishOnce(ctx, m, min(l.attemptPatience(attempt), time.Until(deadline)), trouble)
 			if !errors.Is(err, errAgain) {
 				return a, err
 			}
@@ -151,8 +152,17 @@ func (l *Log) publish(ctx context.Context, m *nats.Msg) (ack, error) {
 // errAgain marks what is worth another attempt.
 var errAgain = errors.New("temporary")
 
-// publishOnce sends m and waits for its acknowledgement.
-func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, changed <-chan struct{}) (ack, error) {
+// attemptPatience is how long an acknowledgement is waited for. What a leader that left politely had not stored is
+// lost without a word, and its successor is there in a moment; the nonce makes sending again harmless.
+func (l *Log) attemptPatience(attempt int) time.Duration {
+	if !l.opts.clustered() {
+		return ackPatience
+	}
+	return min(firstPatience<<min(attempt, 8), ackPatience)
+}
+
+// publishOnce sends m and waits for its acknowledgement, for wait at most.
+func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, wait time.Duration, changed <-chan struct{}) (ack, error) {
 	c, err := l.inbox.send(m, false)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return ack{}, fmt.Errorf("%w: %d bytes, the server takes %d", transport.ErrTooLarge, m.Size(), l.nc.MaxPayload())
@@ -161,7 +171,8 @@ func (l *Log) publishOnce(ctx context.Context, m *nats.Msg, deadline time.Time, 
 		return ack{}, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	defer l.inbox.drop(c)
-	patience := time.NewTimer(min(ackPatience, time.Until(deadline)))
+	patience := time.NewTimer(wait)
+	deadline := time.Now().Add(wait)
 	defer patience.Stop()
 	for {
 		select {
