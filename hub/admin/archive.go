@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -22,8 +24,14 @@ type archive struct {
 // get returns the log, or answers the request when it cannot be had.
 func (a archive) get(w http.ResponseWriter, r *http.Request) transport.Archive {
 	switch {
-	case !fromHere(r):
-		answer(w, http.StatusForbidden, "the log as a whole is given out, and taken, on the hub's own machine only: connect to the admin listener from there")
+	case !fromHere(r) || passedOn(r.Header):
+		answer(w, http.StatusForbidden, "the log as a whole is given out, and taken, on the hub's own machine only: connect to the admin listener from there, not through a proxy")
+		return nil
+	case !byAddress(r):
+		answer(w, http.StatusMisdirectedRequest, "the log as a whole is given out, and taken, under an IP address or localhost only: name the admin listener so")
+		return nil
+	case !slices.Contains([]string{"", "none", "same-origin"}, r.Header.Get("Sec-Fetch-Site")):
+		answer(w, http.StatusForbidden, "a page of another site asks for the log") // it could not read it, but cause the work
 		return nil
 	case a.of == nil:
 		answer(w, http.StatusNotFound, "this hub keeps its log in its own memory: it cannot be saved or restored")
@@ -48,6 +56,28 @@ func fromHere(r *http.Request) bool {
 		return errors.Join(err, err2) == nil && (from.Addr().Unmap().IsLoopback() || from.Addr().Unmap() == to.Addr().Unmap())
 	}
 	return false
+}
+
+// passedOn reports whether a proxy says that it passes on what others ask: they need not be on this machine.
+func passedOn(h http.Header) bool {
+	return slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}, func(name string) bool { return h.Get(name) != "" })
+}
+
+// byAddress reports whether a request was sent to an address. A name can be one that somebody makes resolve to this
+// machine, so that a page of his in a browser here is of the same origin as the listener, and reads what it answers.
+// Names on loopback addresses are judged before, by who knows the names of the hub.
+func byAddress(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || local.IP.IsLoopback() {
+		return true
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "" || strings.EqualFold(host, "localhost")
 }
 
 func (a archive) backup(w http.ResponseWriter, r *http.Request) {

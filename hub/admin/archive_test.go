@@ -159,6 +159,7 @@ func TestTheLogIsForThisMachineAlone(t *testing.T) {
 		"loopback, IPv6":        {tcp("[::1]:3001"), "[::1]:5000", 200},
 		"loopback, mapped":      {tcp("127.0.0.1:3001"), "[::ffff:127.0.0.1]:5000", 200},
 		"its own address":       {tcp("10.0.0.7:3001"), "10.0.0.7:5000", 200},
+		"its own IPv6 address":  {tcp("[fd00::7]:3001"), "[fd00::7]:5000", 200},
 		"a neighbour":           {tcp("10.0.0.7:3001"), "10.0.0.8:5000", 403},
 		"a neighbour over IPv6": {tcp("[fd00::7]:3001"), "[fd00::8]:5000", 403},
 		"a socket file":         {&net.UnixAddr{Name: "admin.sock", Net: "unix"}, "@", 200},
@@ -168,6 +169,9 @@ func TestTheLogIsForThisMachineAlone(t *testing.T) {
 			method, path, _ := strings.Cut(to, " ")
 			r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
 			r.RemoteAddr = c.remote
+			if c.local != nil {
+				r.Host = c.local.String()
+			}
 			if c.local != nil {
 				r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, c.local))
 			}
@@ -180,6 +184,41 @@ func TestTheLogIsForThisMachineAlone(t *testing.T) {
 	}
 	if w := ask(t, admin.Options{}, "GET", "/backup", nil); w.Code != 403 {
 		t.Errorf("without a log, from elsewhere: %d", w.Code)
+	}
+}
+
+// A page whose name was made to resolve to this machine is of the same origin as the listener; a proxy on this machine
+// speaks for others.
+func TestTheLogIsNotForPagesAndProxies(t *testing.T) {
+	o := admin.Options{Archive: func() transport.Archive { return &fakeArchive{} }}
+	for name, c := range map[string]struct {
+		host, header, value string
+		status              int
+	}{
+		"under its address":       {"10.0.0.7:3001", "", "", 200},
+		"under an IPv6 address":   {"[fd00::7]:3001", "", "", 200},
+		"as localhost":            {"localhost:3001", "", "", 200},
+		"under a name":            {"evil.example:3001", "", "", 421},
+		"under a name alone":      {"evil.example", "", "", 421},
+		"from another site":       {"10.0.0.7:3001", "Sec-Fetch-Site", "cross-site", 403},
+		"typed into a browser":    {"10.0.0.7:3001", "Sec-Fetch-Site", "none", 200},
+		"through a proxy":         {"10.0.0.7:3001", "X-Forwarded-For", "203.0.113.9", 403},
+		"through a modern proxy":  {"10.0.0.7:3001", "Forwarded", "for=203.0.113.9", 403},
+		"through some other hops": {"10.0.0.7:3001", "Via", "1.1 x", 403},
+	} {
+		for _, path := range []string{"/backup", "/export"} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+			r.RemoteAddr, r.Host = "10.0.0.7:5000", c.host
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 3001}))
+			if c.header != "" {
+				r.Header.Set(c.header, c.value)
+			}
+			w := httptest.NewRecorder()
+			admin.Handler(o).ServeHTTP(w, r)
+			if w.Code != c.status {
+				t.Errorf("%s %s: %d, want %d", path, name, w.Code, c.status)
+			}
+		}
 	}
 }
 
