@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -59,6 +58,9 @@ func (c *conn) connect(ctx context.Context, o Options, place []nats.Option, urls
 			c.nc = nc
 			return nil
 		}
+		if errors.Is(err, nats.ErrAuthorization) {
+			return fmt.Errorf("jetstream: connect: %w: %w", ErrCredentials, err)
+		}
 		if permanent(err) {
 			return fmt.Errorf("jetstream: connect: %w", err)
 		}
@@ -73,11 +75,13 @@ func (c *conn) connect(ctx context.Context, o Options, place []nats.Option, urls
 	}
 }
 
+// ErrCredentials means that the servers do not take what this hub proves itself with, or that it lacks any.
+var ErrCredentials = errors.New("the servers do not accept the credentials")
+
 // permanent reports whether another attempt to connect would end as this one did.
 func permanent(err error) bool {
 	_, invalid := errors.AsType[*tls.CertificateVerificationError](err)
-	return invalid || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrSecureConnWanted) ||
-		errors.Is(err, nats.ErrSecureConnRequired)
+	return invalid || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrSecureConnRequired)
 }
 
 // close ends the connection and waits until its last callback has run.
@@ -96,7 +100,7 @@ func (s *Servers) dial(dialing func()) ([]nats.Option, error) {
 		nats.ReconnectWait(externalWait), nats.ReconnectJitter(externalJitter, externalJitter),
 	}
 	if s.Creds != "" {
-		if _, err := os.ReadFile(s.Creds); err != nil { // now, not at each attempt to connect
+		if err := CheckCreds(s.Creds); err != nil { // now, not at each attempt to connect
 			return nil, fmt.Errorf("jetstream: Servers.Creds: %w", err)
 		}
 		options = append(options, nats.UserCredentials(s.Creds))
@@ -126,6 +130,19 @@ func (s *Servers) dial(dialing func()) ([]nats.Option, error) {
 		config.Certificates = []tls.Certificate{cert}
 	}
 	return append(options, nats.Secure(config)), nil
+}
+
+// CheckCreds reads a file of credentials as the client library will. Errors hold nothing of its content.
+func CheckCreds(name string) error {
+	var o nats.Options
+	if err := nats.UserCredentials(name)(&o); err != nil {
+		return err
+	}
+	if _, err := o.UserJWT(); err != nil {
+		return err
+	}
+	_, err := o.SignatureCB([]byte("any"))
+	return err
 }
 
 // urls joins the addresses as the client library wants them.

@@ -44,6 +44,9 @@ func (l *Log) openStream(ctx context.Context, want jetstream.StreamConfig) (info
 	began, told := time.Now(), false
 	for {
 		info, created, err = l.openOnce(ctx, want)
+		if l.server != nil && l.server.logger.clash.Load() {
+			return nil, false, errSameName
+		}
 		if err == nil {
 			return info, created, nil
 		}
@@ -67,9 +70,15 @@ func (l *Log) openStream(ctx context.Context, want jetstream.StreamConfig) (info
 				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 			}
 		}
+		if code == codeNotClustered || code == codeNoPeers {
+			err = fmt.Errorf("%w: %d copies are wanted: %w", ErrReplicas, want.Replicas, err)
+		}
 		return nil, false, fmt.Errorf("jetstream: open stream %q: %w", want.Name, err)
 	}
 }
+
+// ErrReplicas means that there are not as many servers with JetStream as copies are to be kept.
+var ErrReplicas = errors.New("the servers cannot keep so many copies")
 
 // openOnce looks a stream up, and creates or updates it.
 func (l *Log) openOnce(ctx context.Context, want jetstream.StreamConfig) (*jetstream.StreamInfo, bool, error) {
@@ -93,6 +102,7 @@ func (l *Log) openOnce(ctx context.Context, want jetstream.StreamConfig) (*jetst
 	if err := conflict(have, want); err != nil {
 		return nil, false, err
 	}
+	had := have
 	changed := change(&have, want, l.opts.Replicas > 0)
 	if len(changed) == 0 {
 		return s.CachedInfo(), false, nil
@@ -100,7 +110,8 @@ func (l *Log) openOnce(ctx context.Context, want jetstream.StreamConfig) (*jetst
 	if s, err = l.js.UpdateStream(ctx, have); err != nil {
 		return nil, false, fmt.Errorf("change %s: %w", strings.Join(changed, ", "), err)
 	}
-	l.opts.Logger.Info("the configuration of a stream was changed", slog.String("stream", want.Name), slog.Any("fields", changed))
+	l.opts.Logger.Info("the configuration of a stream was changed",
+		slog.String("stream", want.Name), slog.Any("fields", changed), slog.String("before", limitsOf(had)), slog.String("now", limitsOf(have)))
 	return s.CachedInfo(), false, nil
 }
 
@@ -163,6 +174,11 @@ func change(have *jetstream.StreamConfig, want jetstream.StreamConfig, replicas 
 		have.RePublish = want.RePublish
 	}
 	return changed
+}
+
+// limitsOf words what an operator may have set differently on two nodes. 0 and -1 mean none.
+func limitsOf(c jetstream.StreamConfig) string {
+	return fmt.Sprintf("max_msgs %d, max_bytes %d, max_age %v, num_replicas %d", c.MaxMsgs, c.MaxBytes, c.MaxAge, c.Replicas)
 }
 
 // mayPass reports whether the same request may succeed later, without anybody's doing: answers of servers that

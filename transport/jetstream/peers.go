@@ -127,7 +127,7 @@ func (c *control) hear(m *nats.Msg) {
 	case b.Instance == c.instance:
 	case b.Node == c.name && !b.Leaving:
 		if c.peers.clashes(now) {
-			c.log.opts.Logger.Error("another process uses this node's name: orders by name reach both", slog.String("node", c.name))
+			c.log.opts.Logger.Error(sameName+": orders by name reach both", slog.String("name", c.name))
 		}
 	case b.Node == c.name:
 	case c.peers.hear(b, now):

@@ -136,10 +136,14 @@ func TestServersWithTLSAndCredentials(t *testing.T) {
 		"another password":  {URLs: []string{at}, User: "hub", Password: "wrong-password", TLSCA: ca},
 		"another authority": {URLs: []string{at}, User: "hub", Password: "right"},
 		"no such file":      {URLs: []string{at}, Creds: filepath.Join(t.TempDir(), "none")},
+		"no credentials":    {URLs: []string{at}, Creds: ca, TLSCA: ca},
 	} {
 		_, err := Open(ctx, Options{Servers: s})
 		if err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "wrong-password") {
 			t.Errorf("%s: %v; want another error, at once", name, err)
+		}
+		if told := errors.Is(err, ErrCredentials); told != (name == "another password") {
+			t.Errorf("%s: %v; are they the credentials? %t", name, err, told)
 		}
 	}
 }

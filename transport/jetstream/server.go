@@ -178,9 +178,11 @@ type serverLog struct {
 	onError func() // called after each error: the store may be in trouble
 	text    atomic.Pointer[string]
 	told    repeats
+	clash   atomic.Bool // a server of our name is among the others
 }
 
-// repeats tells lines that differ from earlier ones in digits only: a node with another secret would fill the log.
+// repeats tells lines that differ from earlier ones in digits only, or in what could not be parsed: a node with another
+// secret, or with a name that another one has, would fill the log.
 type repeats struct {
 	mu   sync.Mutex // guards below
 	seen map[string]time.Time
@@ -193,6 +195,7 @@ const (
 
 // again notes a line, and reports whether one of its shape was told a moment ago.
 func (r *repeats) again(text string) bool {
+	text, _, _ = strings.Cut(text, "Parse Error")
 	shape := strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
 			return -1
@@ -221,6 +224,22 @@ var milder = map[string]slog.Level{
 	"Metalayer blocking snapshot ":      slog.LevelDebug, // its daily work
 }
 
+// meanings say what is to be done about lines that do not tell it.
+var meanings = []struct{ part, text string }{
+	{duplicateName, sameName + ", or it is started twice: each needs a --node-name of its own"},
+	{"authentication error - User", "a node with another secret was turned away: all need the same --cluster-secret"},
+	{"Route Error 'Authorization Violation'", "another node has turned this one away: all need the same --cluster-secret"},
+}
+
+const (
+	duplicateName = "Remote server has a duplicate name"
+	sameName      = "another process uses this node's name"
+)
+
+// errSameName ends the start of a node. Two servers of one name are one voter to the others, who may so count a copy that
+// nobody has.
+var errSameName = errors.New("jetstream: another node of the cluster has this one's name, or it is started twice: each needs a --node-name of its own")
+
 func (l *serverLog) line(level slog.Level, format string, v []any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, v...))
 	for prefix, better := range milder {
@@ -232,10 +251,23 @@ func (l *serverLog) line(level slog.Level, format string, v []any) {
 		l.text.Store(&text)
 		defer l.onError()
 	}
+	if strings.Contains(text, duplicateName) {
+		l.clash.Store(true)
+	}
 	if level > slog.LevelDebug && l.told.again(text) {
 		level = slog.LevelDebug
 	}
-	l.log.Log(context.Background(), level, "nats-server", slog.String("text", text)) //nolint:forbidigo // the server has no context
+	l.log.Log(context.Background(), level, meaning(text), slog.String("text", text)) //nolint:forbidigo,sloglint // the server has no context; meanings are constant
+}
+
+// meaning returns what to say above a line of the server's.
+func meaning(text string) string {
+	for _, m := range meanings {
+		if strings.Contains(text, m.part) {
+			return m.text
+		}
+	}
+	return "nats-server"
 }
 
 // last returns the last error line.
