@@ -236,8 +236,11 @@ func TestStartRefusesAndLeavesNothingOpen(t *testing.T) {
 		args []string
 		want string
 	}{
-		"public port taken":       {[]string{"--listen=" + taken.Addr().String()}, "address already in use"},
-		"admin port taken":        {[]string{"--admin-listen=" + taken.Addr().String()}, "admin: listen on"},
+		"public port taken": {[]string{"--listen=" + taken.Addr().String()}, "address already in use"},
+		"cluster port taken": {[]string{
+			"--transport=jetstream", "--cluster-listen=" + taken.Addr().String(), "--cluster-peer=127.0.0.1:1", "--cluster-secret=a secret of the cluster", "--node-name=n",
+		}, "--cluster-listen: listen on " + taken.Addr().String() + ": address already in use"},
+		"admin port taken":        {[]string{"--admin-listen=" + taken.Addr().String()}, "--admin-listen: listen on"},
 		"no socket from systemd":  {[]string{"--listen=systemd"}, "passed no socket"},
 		"no directory for a key":  {[]string{"--dev", "--data-dir=" + file}, "keys of --dev"},
 		"key set that is missing": {[]string{"--subscriber-jwt-key=", "--subscriber-jwks-url=file://" + file + ".json"}, "--subscriber-jwks-url"},

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cinnabar-hub/cinnabar/transport/jetstream"
 )
 
 // minClusterSecret is the least length of the secret between nodes, in bytes: whoever knows it can read and write
@@ -232,7 +234,7 @@ func (c *Config) readProofs() (p proofs, err error) {
 		readablePair("nats-tls", c.NATSTLSCert, c.NATSTLSKey), readablePair("cluster-tls", c.ClusterTLSCert, c.ClusterTLSKey),
 		readableAuthorities("nats-tls-ca", c.NATSTLSCA), readableAuthorities("cluster-tls-ca", c.ClusterTLSCA))
 	if c.NATSCreds != "" {
-		if _, err := os.ReadFile(c.NATSCreds); err != nil {
+		if err := jetstream.CheckCreds(c.NATSCreds); err != nil {
 			errs = append(errs, fmt.Errorf("--nats-creds: %w", err))
 		}
 	}

@@ -2,6 +2,9 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/url"
@@ -21,7 +24,27 @@ func openTransport(ctx context.Context, c *Config, p proofs, log *slog.Logger) (
 		messages := int(min(c.HistoryMaxMessages, math.MaxInt))
 		return memory.New(memory.Options{MaxMessages: messages, MaxBytes: limit, MaxAge: c.HistoryMaxAge})
 	}
-	return jetstream.Open(ctx, c.jetstreamOptions(p, log))
+	l, err := jetstream.Open(ctx, c.jetstreamOptions(p, log))
+	if err != nil {
+		return nil, explain(err)
+	}
+	return l, nil
+}
+
+// explain names the flags that an error of opening a log in JetStream is about.
+func explain(err error) error {
+	var flags string
+	switch _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); {
+	case untrusted:
+		flags = "--nats-tls-ca"
+	case errors.Is(err, jetstream.ErrCredentials):
+		flags = "--nats-creds, --nats-user and --nats-password, or --nats-token"
+	case errors.Is(err, jetstream.ErrReplicas):
+		flags = "--replicas"
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %w", flags, err)
 }
 
 // jetstreamOptions is the configuration of the log in JetStream, wherever that is.

@@ -95,7 +95,11 @@ func (p *Place) open(ctx context.Context, secrets proofs, existing bool) (*jetst
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, connectPatience, fmt.Errorf("%w: not within %v", ErrUnavailable, connectPatience))
 	defer cancel()
-	return jetstream.OpenStore(ctx, o)
+	s, err := jetstream.OpenStore(ctx, o)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return s, nil
 }
 
 // with calls do with the log that the flags name.

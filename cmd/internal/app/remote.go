@@ -43,19 +43,35 @@ func checkAdmin(address string) error {
 }
 
 func newRemote(address string) *remote {
-	t := &http.Transport{
+	r := &remote{}
+	r.base, r.http.Transport = reachAdmin(address)
+	return r
+}
+
+// AdminClient returns what requests to the admin listener at address, a URL or unix:PATH, begin with and are sent
+// through. Errors wrap ErrUsage.
+func AdminClient(address string) (base string, c *http.Client, err error) {
+	if err := checkAdmin(address); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	base, t := reachAdmin(address)
+	return base, &http.Client{Transport: t}, nil
+}
+
+func reachAdmin(address string) (base string, t *http.Transport) {
+	t = &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialPatience}).DialContext,
 		DisableKeepAlives:     true,
 		ExpectContinueTimeout: dialPatience, // a hub that refuses a backup says so before it is sent
 	}
-	base := strings.TrimRight(address, "/")
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		base = "http://localhost"
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: dialPatience}).DialContext(ctx, "unix", path)
-		}
+	path, ok := strings.CutPrefix(address, "unix:")
+	if !ok {
+		return strings.TrimRight(address, "/"), t
 	}
-	return &remote{base: base, http: http.Client{Transport: t}}
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{Timeout: dialPatience}).DialContext(ctx, "unix", path)
+	}
+	return "http://localhost", t
 }
 
 // do sends a request and returns the answer to it, which is a 200.

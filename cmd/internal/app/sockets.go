@@ -31,6 +31,9 @@ func (a *App) open(ctx context.Context) (sockets, error) {
 	if err == nil {
 		err = a.judge(s.public, s.admin)
 	}
+	if err == nil && a.cfg.ClusterListen != "" {
+		err = free(ctx, a.cfg.ClusterListen)
+	}
 	if err != nil {
 		return sockets{}, err
 	}
@@ -45,11 +48,21 @@ func (a *App) open(ctx context.Context) (sockets, error) {
 	return s, nil
 }
 
+// free looks whether the address of the cluster listener can be had. The embedded server, which opens it, would wait for
+// the other nodes for ever without it.
+func free(ctx context.Context, address string) error {
+	l, err := listen(ctx, address)
+	if err != nil {
+		return fmt.Errorf("--cluster-listen: %w", err)
+	}
+	return l.Close()
+}
+
 // openLate opens the public port of a node that others do not have to wait for any longer.
 func (a *App) openLate(ctx context.Context) ([]net.Listener, error) {
 	l, err := listen(ctx, a.cfg.Listen)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	a.addr = address(l)
 	return []net.Listener{l}, nil
@@ -99,14 +112,14 @@ func (a *App) listeners(ctx context.Context) (s sockets, err error) {
 		}
 		l, err := listen(ctx, a.cfg.Listen)
 		if err != nil {
-			return s, err
+			return s, fmt.Errorf("--listen: %w", err)
 		}
 		s.public = append(s.public, l)
 	}
 	if len(s.admin) == 0 && a.cfg.AdminListen != "" {
 		l, err := listen(ctx, a.cfg.AdminListen)
 		if err != nil {
-			return s, fmt.Errorf("admin: %w", err)
+			return s, fmt.Errorf("--admin-listen: %w", err)
 		}
 		s.admin = append(s.admin, l)
 	}
