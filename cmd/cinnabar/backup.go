@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -60,10 +61,27 @@ func fault(ctx context.Context, err error) error {
 }
 
 // writeFile has write fill the file called name, which appears, readable by its owner only, when it is whole. - is
-// standard output.
+// standard output. A device or a pipe, such as /dev/stdout, is written to as it stands: a file put in its place would
+// take it from everybody.
 func writeFile(cmd *cobra.Command, name string, write func(io.Writer) error) (err error) {
 	if name == "-" {
 		return write(cmd.OutOrStdout())
+	}
+	switch info, err := os.Stat(name); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && info.IsDir():
+		return &usageError{fmt.Errorf("--output: %s is a directory", name)}
+	case err == nil && !info.Mode().IsRegular():
+		f, err := os.OpenFile(name, os.O_WRONLY, 0) //nolint:gosec // the operator names it
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	case err == nil: // a link goes on naming what it names
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
 	}
 	aside, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // mode 0600
 	if err != nil {

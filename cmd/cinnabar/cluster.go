@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ alone is a cluster of one node.`,
 		RunE: needsCommand,
 	}
 	var admin string
-	cmd.PersistentFlags().StringVar(&admin, "admin", "", "`URL` of a node's admin listener [CINNABAR_ADMIN] (default "+adminDefault+")")
+	cmd.PersistentFlags().StringVar(&admin, "admin", "", "`URL` of a node's admin listener, or unix:PATH [CINNABAR_ADMIN] (default "+adminDefault+")")
 	cmd.AddCommand(newClusterStatus(&admin),
 		newClusterOrder(&admin, "drain", "leaves service",
 			"Take a node out of service: it is not ready, refuses new streams and ends those it has",
@@ -97,16 +96,17 @@ func askAdmin(ctx context.Context, base, method, path string) ([]byte, error) {
 	if base == "" {
 		base = adminDefault
 	}
-	if err := checkAddress("the admin listener's URL", base, adminDefault); err != nil {
-		return nil, err
+	base, through, err := app.AdminClient(base)
+	if err != nil {
+		return nil, &usageError{err}
 	}
 	ctx, stop := interruptible(ctx, adminTimeout)
 	defer stop()
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+"/"+path, http.NoBody) //nolint:gosec // the operator says which
+	req, err := http.NewRequestWithContext(ctx, method, base+"/"+path, http.NoBody) //nolint:gosec // the operator says which
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:gosec // the operator says which
+	resp, err := through.Do(req) //nolint:gosec // the operator says which
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func TestClusterTables(t *testing.T) {
 			"a makes sure that it has lost nothing, since 5s",
 			"b is not ready: draining\uFFFD[2J or not",
 			"c does not answer; it was last heard of 1m0s ago",
-			"d does not answer, and has not been heard of since a started",
+			"d does not answer: it was stopped, or was not there since a started",
 			"Stream cinnabar has no quorum: publications wait",
 			"50 updates retained, 3.0 MiB, positions 51 to 100",
 			"a        leader   0    -",

@@ -22,7 +22,7 @@ func writeCluster(w io.Writer, s *app.ClusterState) error {
 	for _, n := range s.Nodes {
 		switch {
 		case !n.Answers && n.Seen.IsZero():
-			fmt.Fprintf(&b, "%s does not answer, and has not been heard of since %s started\n", printable(n.Name), printable(s.Node))
+			fmt.Fprintf(&b, "%s does not answer: it was stopped, or was not there since %s started\n", printable(n.Name), printable(s.Node))
 		case !n.Answers:
 			fmt.Fprintf(&b, "%s does not answer; it was last heard of %s ago\n", printable(n.Name), time.Since(n.Seen).Round(time.Second))
 		case n.Reason != "":

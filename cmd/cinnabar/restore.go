@@ -48,21 +48,27 @@ Limits, such as --history-max-bytes, are those of the place: what is beyond them
 	return cmd
 }
 
-// openInput opens what can be read twice.
+// openInput opens what can be read twice: a file, or a copy of standard input or of a pipe.
 func openInput(cmd *cobra.Command, name string) (file *os.File, release func() error, err error) {
+	from, what := cmd.InOrStdin(), "standard input"
 	if name != "-" {
-		if file, err = os.Open(name); err != nil { //nolint:gosec // the operator names the file
+		given, err := os.Open(name) //nolint:gosec // the operator names the file
+		if err != nil {
 			return nil, nil, err
 		}
-		return file, file.Close, nil
+		if _, err := given.Seek(0, io.SeekCurrent); err == nil {
+			return given, given.Close, nil
+		}
+		defer func() { _ = given.Close() }() // was only read
+		from, what = given, name
 	}
 	file, err = os.CreateTemp("", "cinnabar-restore-*") // mode 0600
 	if err != nil {
 		return nil, nil, err
 	}
 	release = func() error { return errors.Join(file.Close(), os.Remove(file.Name())) }
-	if _, err := io.Copy(file, cmd.InOrStdin()); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("read standard input: %w", err), release())
+	if _, err := io.Copy(file, from); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read %s: %w", what, err), release())
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, nil, errors.Join(err, release())
