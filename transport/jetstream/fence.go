@@ -34,8 +34,8 @@ const (
 	// fenceEvery is the pause between two fences. A route between two servers that breaks and is made again within it,
 	// which takes a tenth of a second or more, is noticed by the gap in a subject alone.
 	fenceEvery = 100 * time.Millisecond
-	// endAge is how old the answer A must be when a fence is sent that makes A `safe`: the leader may be about to
-	// send what it has stored.
+	// endAge is how old the answer A must be when a fence is sent that makes A `safe`, once its leader has said that it
+	// still leads: it may be about to send what it has stored.
 	endAge = 250 * time.Millisecond
 
 	impossibleSequence = "18446744073709551614" // 2^64-2
@@ -78,6 +78,7 @@ var (
 	errFenceText   = errors.New("the stream's answer to a fence cannot be read")
 	errNotAnswered = errors.New("not answered")
 	errLeaderless  = errors.New("the stream has no leader")
+	errSilent      = errors.New("the stream does not send updates once more")
 )
 
 // ask publishes a question whose answer comes through the channel of frames.
@@ -119,6 +120,7 @@ func readFence(m *nats.Msg) (transport.Position, error) {
 type end struct {
 	last   transport.Position // stored
 	leader string             // the server's name; empty for a server that is alone
+	silent bool               // updates are not sent once more: somebody who does not need it has made the stream
 }
 
 func readEnd(m *nats.Msg) (end, error) {
@@ -142,7 +144,7 @@ func (i streamInfo) end() (end, error) {
 	if !i.led() {
 		return end{}, errLeaderless
 	}
-	e := end{last: transport.Position(i.State.Last)}
+	e := end{last: transport.Position(i.State.Last), silent: i.Config.RePublish == nil}
 	if i.Cluster != nil {
 		e.leader = i.Cluster.Leader
 	}
@@ -209,32 +211,40 @@ func (f *interestFollower) fenced(n transport.Position) bool {
 	if !f.suspected.IsZero() { // raised by an Add, who relies on safe
 		return false
 	}
-	if e := f.end; e != nil && fl.sent.Sub(f.endAt) >= endAge {
-		f.safe = max(f.safe, e.last)
-		f.handed.prune(f.safe)
-		f.end = nil
-	}
 	fence(fl.filters, n)
 	fl.fence, fl.known = n, max(f.reached, f.safe)
-	if f.end == nil || (len(fl.filters) > 0 && n > max(f.reached, f.safe, f.end.last)) {
+	if f.end == nil || f.endIsOld() || (len(fl.filters) > 0 && n > max(f.reached, f.safe, f.end.last)) {
 		return true
 	}
 	f.landed(n)
 	return false
 }
 
-// ended notes the answer to the question for the end of the log.
+// endIsOld reports whether what was stored then was sent before the fence under way was answered.
+func (f *interestFollower) endIsOld() bool { return f.flight.sent.Sub(f.endAt) >= endAge }
+
+// ended notes the answer to the question for the end of the log. What a leader has stored it has also sent a moment
+// later, if it leads still: one that has lost its office between the two sends nothing more.
 func (f *interestFollower) ended(e end) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case !f.suspected.IsZero(): // raised by an Add, who relies on safe
+		return
 	case e.leader != f.leader:
 		f.suspectLocked(reasonLeader)
+		return
+	case e.silent:
+		f.suspectLocked(reasonProbe)
 		return
 	case e.last < f.flight.known: // later frames may have overtaken the answer
 		f.suspectLocked(reasonRegress)
 		return
 	case f.end == nil:
+		f.end, f.endAt = &e, time.Now()
+	case f.endIsOld():
+		f.safe = max(f.safe, f.end.last)
+		f.handed.prune(f.safe)
 		f.end, f.endAt = &e, time.Now()
 	}
 	f.log.newest.reach(e.last) // or a copy that is cut off could be taken for the whole log

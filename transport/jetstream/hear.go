@@ -131,7 +131,7 @@ func (f *interestFollower) tick() {
 	}
 	f.begin()
 	f.mu.Lock()
-	subs := f.due(now)
+	subs := f.due(now, false)
 	f.mu.Unlock()
 	leave(subs)
 }

@@ -48,6 +48,7 @@ type interestFollower struct {
 	begun         bool          // follow has been called
 	fallen        bool          // the `all` follower has taken over
 	suspected     time.Time     // since when; zero = not
+	whole         time.Time     // when the log was last read to its end, as it is while suspect
 	why           [reasons]bool // counted since then
 	doubts        int           // raised since run last began to read the log
 	lost          *shortened    // the log has lost its end or is another one
@@ -154,6 +155,9 @@ func (f *interestFollower) Add(ctx context.Context, selectors ...topic.Selector)
 func (f *interestFollower) register(selectors []topic.Selector) (waits []*round, from transport.Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.fallen {
+		return nil, transport.Position(f.log.follower.reached.Load())
+	}
 	defer f.nudge() // for what is fresh
 	var used []*watch
 	for _, s := range selectors {
@@ -234,7 +238,7 @@ func (f *interestFollower) Remove(selectors ...topic.Selector) {
 	defer f.mu.Unlock()
 	for _, s := range selectors {
 		w := f.watched[s]
-		if w == nil {
+		if w == nil { // never added, or before everything was followed
 			continue
 		}
 		w.count--
@@ -268,16 +272,26 @@ func (l *Log) interesting() (pos transport.Position, suspected time.Time, ok boo
 }
 
 // stalled is an error while the follower does not keep up. The follower of what is of interest does not while it
-// is suspect: what it cannot read, its subscribers do not get.
+// is suspect and cannot read the log: what it cannot read, its subscribers do not get. One that reads it to its end
+// again and again, as a storm of new filters makes it do, keeps up.
 func (l *Log) stalled() error {
 	_, since, ok := l.interesting()
 	if !ok {
 		return l.follower.stalled()
 	}
+	if whole := l.interest.lastWhole(); !since.IsZero() && whole.After(since) {
+		since = whole
+	}
 	if quiet := time.Since(since); !since.IsZero() && quiet > silentPatience {
 		return fmt.Errorf("%w: the follower has not been sure of the log for %v", transport.ErrUnavailable, quiet.Round(time.Second))
 	}
 	return nil
+}
+
+func (f *interestFollower) lastWhole() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.whole
 }
 
 // lose tells the follower that the log ends at pos now: what comes after it will be other entries.

@@ -27,6 +27,8 @@ type streamInfo struct {
 	Config struct {
 		Metadata map[string]string `json:"metadata"`
 		Replicas int               `json:"num_replicas"`
+		// RePublish is nil when nobody hears of updates but who reads them
+		RePublish *struct{} `json:"republish"`
 	} `json:"config"`
 	State   streamState  `json:"state"`
 	Cluster *clusterInfo `json:"cluster"` // nil when the server is alone

@@ -57,7 +57,7 @@ func fence(filters []*filter, answer transport.Position) {
 // confirm notes from where on fenced filters can be relied on.
 func confirm(filters []*filter, since transport.Position) {
 	for _, flt := range filters {
-		flt.confirmed, flt.since = true, since
+		flt.confirmed, flt.since, flt.round = true, since, nil
 	}
 }
 
@@ -135,10 +135,12 @@ func (r *registry) collect() {
 	r.fresh = nil
 }
 
-// due returns the subscriptions of the filters whose time to be left has come, and forgets them.
-func (r *registry) due(now time.Time) (subs []*nats.Subscription) {
+// due returns the subscriptions of the filters whose time to be left has come, and forgets them. Only while the whole
+// log is read may a filter be left that is not confirmed, or that no other stands for yet.
+func (r *registry) due(now time.Time, reading bool) (subs []*nats.Subscription) {
 	for flt := range r.leaving {
-		if !flt.confirmed || now.Before(flt.leaveAt) || (flt.insteadBy != nil && !flt.insteadBy.confirmed) {
+		stands := flt.confirmed && (flt.insteadBy == nil || flt.insteadBy.confirmed)
+		if now.Before(flt.leaveAt) || (!stands && !reading) {
 			continue
 		}
 		delete(r.leaving, flt)

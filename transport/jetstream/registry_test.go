@@ -67,13 +67,13 @@ func TestFiltersAreCounted(t *testing.T) {
 	shared = nil
 	want()
 	early, late := time.Now().Add(minLeave/2), time.Now().Add(minLeave+spreadLeave)
-	if due := f.due(early); len(due) > 0 {
+	if due := f.due(early, false); len(due) > 0 {
 		t.Error("filters are left at once")
 	}
 	f.register([]topic.Selector{b})
 	shared = []string{"m.-.-", "m.https.example=2Ecom", "t.-.>"}
 	want(narrow)
-	if due := f.due(late); len(due) != 1 || f.filters[wide] != nil {
+	if due := f.due(late, false); len(due) != 1 || f.filters[wide] != nil {
 		t.Errorf("%d filters are left, want %s", len(due), wide)
 	}
 	if len(f.watched) != 1 || len(f.leaving) > 0 {
@@ -105,11 +105,11 @@ func TestManyFiltersBecomeWide(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	narrow := f.filters[leaving[0]]
 	narrow.confirmed = true
-	if due := f.due(far); len(due) > 0 {
+	if due := f.due(far, false); len(due) > 0 {
 		t.Error("a narrow filter is left before the wide one stands")
 	}
 	confirm(f.next.filters, 1)
-	if due := f.due(far); len(due) != 10 {
+	if due := f.due(far, false); len(due) != 10 {
 		t.Errorf("%d narrow filters are left, want 10", len(due))
 	}
 	add("https://many.example/again%d", 1)
@@ -124,7 +124,7 @@ func TestManyFiltersBecomeWide(t *testing.T) {
 	}
 	f.Remove(all...)
 	confirm(f.next.filters, 2)
-	f.due(far)
+	f.due(far, false)
 	if len(f.filters)+len(f.watched)+len(f.leaving)+len(f.wide) > 0 {
 		t.Errorf("left behind: %d filters, %d selectors, %d leaving, %d wide", len(f.filters), len(f.watched), len(f.leaving), len(f.wide))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,6 @@ func (f *interestFollower) recover(ctx context.Context) {
 // are confirmed with the next answer.
 func (f *interestFollower) prepare() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.redialed() {
 		f.suspectLocked(reasonReconnect)
 	}
@@ -81,12 +81,25 @@ func (f *interestFollower) prepare() {
 	}
 	f.unsure = append(f.unsure, f.fresh...)
 	f.fresh, f.end = nil, nil
+	// filters that nobody follows any more are not waited for: it may take hours until they could be confirmed
+	subs := f.due(time.Now(), true)
+	f.unsure = slices.DeleteFunc(f.unsure, func(flt *filter) bool { return f.filters[flt.name] != flt })
+	f.mu.Unlock()
+	leave(subs)
+}
+
+// progress notes that the log has been read to its end.
+func (f *interestFollower) progress() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.whole = time.Now()
 }
 
 // settled ends the suspicion if nothing has happened since prepare.
 func (f *interestFollower) settled() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.whole = time.Now()
 	if f.doubts > 0 || f.log.conn.dialed() != f.dials || len(f.fresh) > 0 {
 		return false
 	}
@@ -126,7 +139,11 @@ func (f *interestFollower) reread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.read(ctx, e.last)
+	if err := f.read(ctx, e.last); err != nil || !e.silent {
+		return err
+	}
+	f.progress()
+	return errSilent // nothing else comes: the log is read again and again, until it is put in order (watch.go)
 }
 
 // await takes from the channel until the answer comes. Frames before it bring what will be read.
@@ -184,6 +201,9 @@ func (f *interestFollower) drop(m *nats.Msg) {
 // stored asks the leader how much is stored.
 func (f *interestFollower) stored(ctx context.Context) (end, error) {
 	info, err := f.log.readInfo(ctx, f.log.opts.Prefix, nil, patience{quiet: fencePatience, total: fencePatience, attempts: 1})
+	if err == nil {
+		err = f.log.same(info)
+	}
 	if err != nil {
 		return end{}, err
 	}
@@ -296,9 +316,12 @@ func (f *interestFollower) skip(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	missing := uint64(0)
-	for pos := f.safe + 1; pos < x.first; pos++ {
-		if !f.handed.has(pos) {
-			missing++
+	if x.first > f.safe+1 {
+		missing = uint64(x.first - 1 - f.safe)
+		for pos := range f.handed.set {
+			if pos > f.safe && pos < x.first {
+				missing--
+			}
 		}
 	}
 	f.mu.Unlock()
@@ -336,5 +359,5 @@ func (f *interestFollower) fallBack(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l.follower.reach(f.safe)
-	f.fallen, f.suspected = true, time.Time{}
+	f.fallen, f.suspected, f.registry, f.unsure = true, time.Time{}, newRegistry(), nil
 }

@@ -47,6 +47,7 @@ type watcher struct {
 	server   recovery
 	answered time.Time // when the log was last known to take appends
 	silent   bool      // it has been told that it does not
+	mute     bool      // it has been told that updates are not sent once more
 	short    shortness
 }
 
@@ -128,6 +129,9 @@ func (w *watcher) probe(ctx context.Context) error {
 		if err := w.compare(info, newExtent(info, asked), known); err != nil {
 			return err
 		}
+		if w.interest != nil && info.Config.RePublish == nil {
+			w.mendRepublish(ctx)
+		}
 		if !info.quorum() {
 			err = errors.New("its leader is without the others")
 		}
@@ -149,6 +153,15 @@ func (w *watcher) probe(ctx context.Context) error {
 		w.opts.Logger.Warn("the log takes no updates; history is still read where a replica is left", slog.Any("error", err))
 	}
 	return fmt.Errorf("%w: the log has not taken updates for %v: %w", transport.ErrUnavailable, quiet.Round(time.Second), err)
+}
+
+// mendRepublish has a stream send updates once more that was made by somebody who does not need it. Until then
+// the follower reads what it needs.
+func (w *watcher) mendRepublish(ctx context.Context) {
+	if _, _, err := w.openOnce(ctx, logConfig(w.opts)); err != nil && ctx.Err() == nil && !w.mute {
+		w.mute = true
+		w.opts.Logger.Error("the log does not send updates once more, so they come late, and it cannot be made to", slog.Any("error", err))
+	}
 }
 
 // compare looks whether this is the log that it was.
