@@ -23,6 +23,7 @@ const (
 	retryPause    = 50 * time.Millisecond  // when nobody takes the update
 	fullGrace     = 100 * time.Millisecond // for acknowledgements on their way when the disk becomes full
 	codeWrongLast = 10071                  // wrong last sequence of the subject
+	codeNoRoom    = 10002                  // the account may store no more
 
 	statusUnavailable = 503 // in a refusal
 )
@@ -43,6 +44,9 @@ func (l *Log) Append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 			l.refusals.refused(int64(len(u.Data)), err)
 		}
 		return transport.Entry{}, fmt.Errorf("jetstream: append: %w", err)
+	}
+	if l.opts.clustered() { // where nobody looks at the disk
+		l.refusals.taken(int64(len(u.Data)))
 	}
 	l.counters.appends.Add(1)
 	l.counters.appendNanos.Add(int64(time.Since(began)))
@@ -220,7 +224,7 @@ func (l *Log) readAck(m *nats.Msg) (ack, error) {
 		return ack{}, fmt.Errorf("%w: %w", errAgain, a.Error)
 	case 10054, 10097: // message or header larger than the stream takes
 		return ack{}, fmt.Errorf("%w: %w", transport.ErrTooLarge, a.Error)
-	case 10023, 10028, 10047: // resources of the server, memory or storage
+	case codeNoRoom, 10023, 10028, 10047: // resources of the account, or of the server: memory or storage
 		return ack{}, fmt.Errorf("%w: %w", transport.ErrFull, a.Error)
 	case codeWrongLast:
 		return ack{}, a.Error

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,9 @@ const (
 	// endAge is how old the answer A must be when a fence is sent that makes A `safe`, once its leader has said that it
 	// still leads: it may be about to send what it has stored.
 	endAge = 250 * time.Millisecond
+
+	// unnumbered stands for the N of a refusal that does not tell it. The way of it is the same.
+	unnumbered = transport.Position(math.MaxUint64)
 
 	impossibleSequence = "18446744073709551614" // 2^64-2
 	wrongLastText      = "wrong last sequence: "
@@ -96,7 +100,7 @@ func (f *interestFollower) askEnd() (string, error) {
 	return f.ask(infoSubject+f.log.opts.Prefix, nil)
 }
 
-// readFence reads the position in the answer to a fence. errFenceText means that no later one can be read either.
+// readFence reads the position in the answer to a fence, which may be unnumbered. errFenceText means that no later one can be read either.
 func readFence(m *nats.Msg) (transport.Position, error) {
 	if m.Header.Get(headerStatus) == statusNoServer {
 		return 0, nats.ErrNoResponders
@@ -105,7 +109,11 @@ func readFence(m *nats.Msg) (transport.Position, error) {
 	if err := json.Unmarshal(m.Data, &a); err != nil || a.Error == nil {
 		return 0, fmt.Errorf("%w: %q", errFenceText, m.Data)
 	}
-	if a.Error.Code != codeWrongLast {
+	switch a.Error.Code {
+	case codeWrongLast:
+	case codeNoRoom: // the leader looks at that first
+		return unnumbered, nil
+	default:
 		return 0, a.Error
 	}
 	text, ok := strings.CutPrefix(a.Error.Description, wrongLastText)
@@ -246,6 +254,10 @@ func (f *interestFollower) ended(e end) {
 		f.safe = max(f.safe, f.end.last)
 		f.handed.prune(f.safe)
 		f.end, f.endAt = &e, time.Now()
+	}
+	if f.flight.fence == unnumbered {
+		f.flight.fence = e.last
+		fence(f.flight.filters, e.last)
 	}
 	f.log.newest.reach(e.last) // or a copy that is cut off could be taken for the whole log
 	f.landed(min(f.flight.fence, e.last))

@@ -185,6 +185,7 @@ func TestAnswersToFences(t *testing.T) {
 		{`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: constant"}}`, "", 0, errFenceText},
 		{`{"stream":"x","seq":43}`, "", 0, errFenceText}, // it was stored
 		{`+OK`, "", 0, errFenceText},
+		{`{"error":{"code":400,"err_code":10002,"description":"resource limits exceeded for account"}}`, "", unnumbered, nil},
 		{``, statusNoServer, 0, nats.ErrNoResponders},
 	} {
 		m := &nats.Msg{Data: []byte(c.data), Header: nats.Header{headerStatus: {c.status}}}

@@ -130,6 +130,9 @@ func (f *interestFollower) reread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if answer == unnumbered {
+		answer = e.last
+	}
 	f.mu.Lock()
 	fence(f.unsure, answer)
 	confirm(f.unsure, e.last)

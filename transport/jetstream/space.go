@@ -95,6 +95,13 @@ func (r *refusals) pending() (largest int64, on bool) {
 	return r.largest, r.on
 }
 
+// taken notes that an update of n bytes was taken, which shows that there is space again if it is as large as any refused.
+func (r *refusals) taken(n int64) {
+	if largest, on := r.pending(); on && n+recordOverhead >= largest {
+		r.over()
+	}
+}
+
 // over notes that there is space again.
 func (r *refusals) over() {
 	r.mu.Lock()
