@@ -51,9 +51,9 @@ func checkMode(dir, mode string) error {
 	case err == nil && strings.TrimSpace(string(found)) == mode:
 		return nil
 	case err == nil && len(found) > 0:
-		return fmt.Errorf("jetstream: data directory %q was written by a hub in mode %q and cannot be used in mode %q; "+
-			"to take the history along, run \"cinnabar backup\" in the old mode, take an empty directory, and run \"cinnabar restore\" in the new one",
-			dir, strings.TrimSpace(string(found)), mode)
+		was := strings.TrimSpace(string(found))
+		return fmt.Errorf("jetstream: data directory %q was written by a hub in mode %q and cannot be used in mode %q; to take the history along, %s",
+			dir, was, mode, wayOut(dir, was))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("jetstream: data directory %q is not readable: %w", dir, err)
 	}
@@ -64,6 +64,17 @@ func checkMode(dir, mode string) error {
 		return fmt.Errorf("jetstream: data directory %q is not writable: %w", dir, err)
 	}
 	return nil
+}
+
+// wayOut tells how the history of a directory gets to where another mode can use it.
+func wayOut(dir, was string) string {
+	const admin = "--admin http://127.0.0.1:3001" // the default
+	if was == modeStandalone {
+		return fmt.Sprintf("run `cinnabar backup --data-dir %s --output hub.tar`, start the new nodes on empty directories, "+
+			"and run `cinnabar restore --input hub.tar "+admin+"` beside one of them", dir)
+	}
+	return "start the cluster once more as it was, run `cinnabar backup " + admin + " --output hub.tar` beside one of its nodes, stop them, " +
+		"and run `cinnabar restore --input hub.tar --data-dir DIR` with a new directory"
 }
 
 // writeWhole writes a file so that a crash or a power cut leaves the old one or the new one, never a part: it

@@ -24,7 +24,7 @@ func TestDirectoryThatCannotBeUsedIsNamed(t *testing.T) {
 			t.Helper()
 			write(t, filepath.Join(dir, modeFile), "cluster\n")
 			return dir
-		}, `mode "cluster" and cannot be used in mode "standalone"; to take the history along, run "cinnabar backup"`},
+		}, "mode \"cluster\" and cannot be used in mode \"standalone\"; to take the history along, start the cluster once more as it was, run `cinnabar backup --admin "},
 		{"of another program", func(t *testing.T, dir string) string {
 			t.Helper()
 			if err := os.Mkdir(filepath.Join(dir, storeDir), 0o700); err != nil {
