@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -96,7 +98,7 @@ func (a archive) restore(w http.ResponseWriter, r *http.Request) {
 	if log == nil {
 		return
 	}
-	m, err := log.Restore(r.Context(), r.Body, nil)
+	m, err := log.Restore(r.Context(), &pacedBody{from: r.Body, conn: http.NewResponseController(w)}, nil)
 	if err != nil {
 		answer(w, archiveStatus(err), err.Error())
 		return
@@ -124,6 +126,25 @@ func (a archive) export(w http.ResponseWriter, r *http.Request) {
 	out.end(err)
 }
 
+// silence is how long a client may take, or send, nothing: longer than the server waits for a piece of a backup, and not
+// for ever, for publishers are kept out of a log that is being restored.
+const silence = time.Minute
+
+// pacedBody is the body of a request whose client may be slow, but has to go on.
+type pacedBody struct {
+	from io.Reader
+	conn *http.ResponseController
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	_ = b.conn.SetReadDeadline(time.Now().Add(silence)) // not on every connection
+	n, err := b.from.Read(p)
+	if err != nil { // the server goes on listening, whether the client is still there
+		_ = b.conn.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
 // body is an answer that begins with its first bytes: an error before them has a status of its own, one after
 // them cuts the answer, so that nobody takes a part for the whole.
 type body struct {
@@ -134,6 +155,7 @@ type body struct {
 
 func (b *body) Write(p []byte) (int, error) {
 	b.begin()
+	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(silence)) // not on every connection
 	return b.w.Write(p)
 }
 
@@ -149,6 +171,7 @@ func (b *body) begin() {
 }
 
 func (b *body) end(err error) {
+	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Time{})
 	switch {
 	case err == nil:
 		b.begin()
