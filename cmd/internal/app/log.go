@@ -13,5 +13,14 @@ func NewLogger(w io.Writer, c *Config, terminal bool) *slog.Logger {
 	if c.LogFormat == "text" || (c.LogFormat == "auto" && terminal) {
 		return slog.New(slog.NewTextHandler(w, o))
 	}
+	o.ReplaceAttr = readable
 	return slog.New(slog.NewJSONHandler(w, o))
+}
+
+// readable writes durations as in the settings, 1m30s, and not as a number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
