@@ -49,7 +49,7 @@ func TestClusterTables(t *testing.T) {
 			"c        offline  50   1m0s ago",
 		}},
 		"a stream that is well": {func() { s.Stream.Quorum = true }, []string{"Stream cinnabar takes publications"}},
-		"no leader":             {func() { s.Stream.Leader = "" }, []string{"Stream cinnabar has no leader: publications wait"}},
+		"no leader":             {func() { s.Stream.Leader = "" }, []string{"Stream cinnabar has no leader: publications wait", "b        unknown  4    -"}},
 		"no stream": {func() { s.Stream.Error = "no answer" }, []string{
 			"Stream cinnabar cannot be read: no answer", "Known before:", "c        unknown  50   -", "a     v1.2.3   yes        12           interest  7        99        -",
 		}},

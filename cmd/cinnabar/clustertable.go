@@ -83,7 +83,7 @@ func writeStream(b *bytes.Buffer, s *app.ClusterStream) {
 	for _, r := range s.Replicas {
 		state, heard := "behind", r.Active.Round(time.Millisecond).String()+" ago"
 		switch {
-		case s.Error != "":
+		case s.Error != "", s.Leader == "": // it is the leader who knows
 			state, heard = "unknown", "-"
 		case r.Leader:
 			state, heard = "leader", "-"
