@@ -15,6 +15,7 @@ package admin
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -33,6 +34,7 @@ type Options struct {
 	Gatherer prometheus.Gatherer         // nil = no /metrics
 	Ready    func(context.Context) error // nil = always ready
 	Cluster  func() transport.Cluster    // nil = a log that is not shared; the function answers nil until there is a log
+	Logger   *slog.Logger                // nil = discard
 	Archive  func() transport.Archive    // nil = a log that ends with the process; the function answers nil until there is a log
 }
 
@@ -50,7 +52,10 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /cluster", c.state)
 	mux.HandleFunc("POST /cluster/nodes/{name}/drain", c.order(transport.Cluster.DrainNode))
 	mux.HandleFunc("POST /cluster/nodes/{name}/undrain", c.order(transport.Cluster.UndrainNode))
-	a := archive{of: o.Archive}
+	a := archive{of: o.Archive, log: o.Logger}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
 	mux.HandleFunc("GET /backup", a.backup)
 	mux.HandleFunc("POST /restore", a.restore)
 	mux.HandleFunc("GET /export", a.export)

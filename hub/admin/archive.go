@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,7 +22,8 @@ import (
 // updates and the key of the event ids, and where metrics are scraped from afar the listener can be reached from
 // there. What comes through a tunnel into this machine, or into this container, comes from here.
 type archive struct {
-	of func() transport.Archive
+	of  func() transport.Archive
+	log *slog.Logger
 }
 
 // get returns the log, or answers the request when it cannot be had.
@@ -88,9 +91,9 @@ func (a archive) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Disposition", `attachment; filename="cinnabar-backup.tar"`)
-	out := &body{w: w, kind: "application/x-tar"}
+	out := newBody(w, "application/x-tar")
 	_, err := log.Backup(r.Context(), out, nil)
-	out.end(err)
+	a.end(r, out, err)
 }
 
 func (a archive) restore(w http.ResponseWriter, r *http.Request) {
@@ -121,9 +124,9 @@ func (a archive) export(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Topics = append(o.Topics, s)
 	}
-	out := &body{w: w, kind: "application/x-ndjson"}
+	out := newBody(w, "application/x-ndjson")
 	_, err := log.Export(r.Context(), out, o)
-	out.end(err)
+	a.end(r, out, err)
 }
 
 // silence is how long a client may take, or send, nothing: longer than the server waits for a piece of a backup, and not
@@ -145,41 +148,60 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// body is an answer that begins with its first bytes: an error before them has a status of its own, one after
-// them cuts the answer, so that nobody takes a part for the whole.
+// body is an answer whose beginning is held back: an error until then has a status of its own, one after that cuts the
+// answer, so that nobody takes a part for the whole.
 type body struct {
+	*bufio.Writer
+	to *answering
+}
+
+// heldBack is more than what a backup says of itself before it begins to read.
+const heldBack = 64 << 10
+
+func newBody(w http.ResponseWriter, kind string) body {
+	to := &answering{w: w, kind: kind}
+	return body{bufio.NewWriterSize(to, heldBack), to}
+}
+
+// answering is an answer that begins with its first bytes.
+type answering struct {
 	w     http.ResponseWriter
 	kind  string
 	begun bool
 }
 
-func (b *body) Write(p []byte) (int, error) {
-	b.begin()
-	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(silence)) // not on every connection
-	return b.w.Write(p)
+func (a *answering) Write(p []byte) (int, error) {
+	a.begin()
+	_ = http.NewResponseController(a.w).SetWriteDeadline(time.Now().Add(silence)) // not on every connection
+	return a.w.Write(p)
 }
 
-func (b *body) begin() {
-	if b.begun {
+func (a *answering) begin() {
+	if a.begun {
 		return
 	}
-	b.begun = true
-	h := b.w.Header()
-	h.Set("Content-Type", b.kind)
+	a.begun = true
+	h := a.w.Header()
+	h.Set("Content-Type", a.kind)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-func (b *body) end(err error) {
-	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Time{})
+// end ends the answer to r with what came of the work.
+func (a archive) end(r *http.Request, out body, err error) {
+	if err == nil {
+		err = out.Flush()
+	}
+	_ = http.NewResponseController(out.to.w).SetWriteDeadline(time.Time{})
 	switch {
 	case err == nil:
-		b.begin()
-	case b.begun:
+		out.to.begin()
+	case out.to.begun:
+		a.log.WarnContext(r.Context(), "an answer was broken off", slog.String("path", r.URL.Path), slog.Any("error", err))
 		panic(http.ErrAbortHandler)
 	default:
-		b.w.Header().Del("Content-Disposition")
-		answer(b.w, archiveStatus(err), err.Error())
+		out.to.w.Header().Del("Content-Disposition")
+		answer(out.to.w, archiveStatus(err), err.Error())
 	}
 }
 

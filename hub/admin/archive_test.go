@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,18 +22,18 @@ import (
 // fakeArchive saves "saved", and then fails with err.
 type fakeArchive struct {
 	err      error
-	silent   bool // fails before it has written anything
+	long     bool // it saves much more
 	restored string
 	options  transport.ExportOptions
 }
 
 func (a *fakeArchive) write(w io.Writer) error {
-	if !a.silent {
-		if _, err := io.WriteString(w, "saved"); err != nil {
-			return err
-		}
+	text := "saved"
+	if a.long {
+		text = strings.Repeat("saved", 1<<18)
 	}
-	return a.err
+	_, err := io.WriteString(w, text)
+	return errors.Join(err, a.err)
 }
 
 func (a *fakeArchive) Backup(_ context.Context, w io.Writer, _ func(transport.Progress)) (transport.Manifest, error) {
@@ -53,14 +54,18 @@ func (a *fakeArchive) Export(_ context.Context, w io.Writer, o transport.ExportO
 // serveArchive serves a on a loopback address.
 func serveArchive(t *testing.T, a *fakeArchive) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(admin.Handler(admin.Options{Archive: func() transport.Archive {
+	s := httptest.NewServer(admin.Handler(archiveOptions(a)))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func archiveOptions(a *fakeArchive) admin.Options {
+	return admin.Options{Archive: func() transport.Archive {
 		if a == nil {
 			return nil
 		}
 		return a
-	}}))
-	t.Cleanup(s.Close)
-	return s
+	}}
 }
 
 func request(t *testing.T, method, url string, body io.Reader, header ...string) (int, string, error) {
@@ -109,7 +114,7 @@ func TestWhatHindersAnArchiveIsTold(t *testing.T) {
 		transport.ErrBackup: 400, transport.ErrNotEmpty: 409, transport.ErrRestoring: 409, transport.ErrUnknown: 404,
 		transport.ErrTrimmed: 410, transport.ErrUnavailable: 503, errors.New("disk"): 500,
 	} {
-		s := serveArchive(t, &fakeArchive{err: fmt.Errorf("why: %w", err), silent: true})
+		s := serveArchive(t, &fakeArchive{err: fmt.Errorf("why: %w", err)})
 		for _, to := range []string{"GET /backup", "POST /restore", "GET /export"} {
 			method, path, _ := strings.Cut(to, " ")
 			if status, body, _ := request(t, method, s.URL+path, http.NoBody); status != want || !strings.Contains(body, err.Error()) {
@@ -122,12 +127,21 @@ func TestWhatHindersAnArchiveIsTold(t *testing.T) {
 	}
 }
 
-// Whoever reads a part must not take it for the whole.
+// Whoever reads a part must not take it for the whole, and finds out why it is none.
 func TestAnAnswerThatFailsInTheMiddleIsCut(t *testing.T) {
-	s := serveArchive(t, &fakeArchive{err: errors.New("disk")})
+	var log bytes.Buffer
+	o := archiveOptions(&fakeArchive{err: errors.New("disk"), long: true})
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	s := httptest.NewServer(admin.Handler(o))
 	for _, path := range []string{"/backup", "/export"} {
 		if status, body, err := request(t, "GET", s.URL+path, http.NoBody); err == nil {
-			t.Errorf("%s: %d %q without an error", path, status, body)
+			t.Errorf("%s: %d, %d bytes without an error", path, status, len(body))
+		}
+	}
+	s.Close() // the handlers have ended
+	for _, want := range []string{"path=/backup error=disk", "path=/export error=disk"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, &log)
 		}
 	}
 }
