@@ -27,6 +27,7 @@ func TestClusterTables(t *testing.T) {
 				{Name: "a", Leader: true, Current: true},
 				{Name: "b", Lag: 4, Active: 1234567 * time.Nanosecond},
 				{Name: "c", Offline: true, Lag: 50, Active: time.Minute},
+				{Name: "d", Offline: true},
 			},
 		},
 	}
@@ -47,6 +48,7 @@ func TestClusterTables(t *testing.T) {
 			"a        leader   0    -",
 			"b        behind   4    1ms ago",
 			"c        offline  50   1m0s ago",
+			"d        offline  0    -",
 		}},
 		"a stream that is well": {func() { s.Stream.Quorum = true }, []string{"Stream cinnabar takes publications"}},
 		"no leader":             {func() { s.Stream.Leader = "" }, []string{"Stream cinnabar has no leader: publications wait", "b        unknown  4    -"}},

@@ -88,7 +88,9 @@ func writeStream(b *bytes.Buffer, s *app.ClusterStream) {
 		case r.Leader:
 			state, heard = "leader", "-"
 		case r.Offline:
-			state = "offline"
+			if state = "offline"; r.Active == 0 { // not since the leader was started
+				heard = "-"
+			}
 		case r.Current:
 			state = "current"
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,7 +101,7 @@ func (c *control) withSilent(nodes []transport.Node, s transport.Stream) []trans
 	_, known := c.peers.alive(time.Now())
 	if c.log.opts.Cluster != nil {
 		for _, r := range s.Replicas {
-			if _, heard := known[r.Name]; !heard {
+			if _, heard := known[r.Name]; !heard && validPrefix.MatchString(r.Name) {
 				known[r.Name] = time.Time{}
 			}
 		}
@@ -153,6 +154,15 @@ func clone(s transport.Stream) transport.Stream {
 	return s
 }
 
+// serverName shortens what the server says in place of the name of one that it has not met since it was started.
+func serverName(name string) string {
+	id, unmet := strings.CutPrefix(name, "Server name unknown at this time (peerID: ")
+	if !unmet {
+		return name
+	}
+	return "not met: " + strings.TrimSuffix(id, ")")
+}
+
 // describe says what the server told.
 func describe(info *jetstream.StreamInfo) transport.Stream {
 	s := transport.Stream{
@@ -169,7 +179,7 @@ func describe(info *jetstream.StreamInfo) transport.Stream {
 	}
 	for _, p := range info.Cluster.Replicas {
 		// the servers call one current for ten seconds after it was last heard of
-		r := transport.Replica{Name: p.Name, Offline: p.Offline || p.Active >= peerSilence, Lag: p.Lag, Active: p.Active}
+		r := transport.Replica{Name: serverName(p.Name), Offline: p.Offline || p.Active >= peerSilence, Lag: p.Lag, Active: p.Active}
 		if r.Current = p.Current && !r.Offline; !r.Offline {
 			there++
 		}
