@@ -566,6 +566,7 @@ func TestDataThatIsNoTextIsExportedWhole(t *testing.T) {
 
 // The times are logged: 0.2 s to save and as much to restore, 1 s to export, on two cores.
 func TestALargeLogIsMoved(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

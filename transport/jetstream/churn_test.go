@@ -54,6 +54,7 @@ func (g *ledger) lacks(all []transport.Position) (transport.Position, <-chan str
 // Subscribers come, go and come back to few topics, with filters that become wide and are left, while connections
 // break and leaders change: each is handed, once, all that is stored after the position that it was told.
 func TestEveryPromiseIsKept(t *testing.T) {
+	t.Parallel()
 	const subscribers, topics, lasts = 12, 30, 5 * time.Second
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})

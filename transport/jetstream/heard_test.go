@@ -171,6 +171,7 @@ func cutFor(t *testing.T) {
 }
 
 func TestACutConnectionLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := newCuttable(t)
 	p := newProxy(t, func() string { return s.running[1].Addr().String() })
 	a := openExternal(t, s.servers, Options{Node: "a"})
@@ -189,6 +190,7 @@ func TestACutConnectionLosesNothing(t *testing.T) {
 }
 
 func TestCutRoutesLoseNothing(t *testing.T) {
+	t.Parallel()
 	s := newCuttable(t)
 	a := openExternal(t, s.servers, Options{Node: "a", Follow: FollowInterest})
 	eventually(t, "a leader", func() bool { return s.leader("cinnabar") >= 0 })
@@ -215,6 +217,7 @@ func TestCutRoutesLoseNothing(t *testing.T) {
 
 // What is published right after Add has returned is handed out, even if many others publish and add, too.
 func TestWhatFollowsAnAddIsHandedOut(t *testing.T) {
+	t.Parallel()
 	const nodes, rounds = 8, 250
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
@@ -277,6 +280,7 @@ func TestWhatFollowsAnAddIsHandedOut(t *testing.T) {
 }
 
 func TestANewLeaderLosesNothing(t *testing.T) {
+	t.Parallel()
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	s := startServers(t, dirs)
 	t.Cleanup(s.stopAll)
@@ -306,6 +310,7 @@ func TestANewLeaderLosesNothing(t *testing.T) {
 
 // A follower whose fn takes long loses what does not fit into its channel, and reads it from the log.
 func TestASlowFollowerReadsWhatItHasMissed(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
 	b := openAnywhere(t, Options{Prefix: prefix, Node: "b", Follow: FollowInterest, Servers: &Servers{URLs: s.urls(0)}})
@@ -331,6 +336,7 @@ func TestASlowFollowerReadsWhatItHasMissed(t *testing.T) {
 
 // A subscription that has missed something, for whatever reason, is given away by the next frame of the subject.
 func TestAGapIsNoticed(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
 	n := listenTo(t, openAnywhere(t, Options{Prefix: prefix, Node: "b", Follow: FollowInterest, Servers: &Servers{URLs: s.urls(0)}}))
@@ -370,6 +376,7 @@ func TestAGapIsNoticed(t *testing.T) {
 
 // A server whose answers to fences are of another form: the node follows everything from there on.
 func TestWithoutFencesEverythingIsFollowed(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
 	b := openAnywhere(t, Options{Prefix: prefix, Node: "b", Follow: FollowInterest, Servers: &Servers{URLs: s.urls(0)}})
@@ -397,6 +404,7 @@ func TestWithoutFencesEverythingIsFollowed(t *testing.T) {
 }
 
 func TestReconnectionsLoseNothing(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
 	b := openAnywhere(t, Options{Prefix: prefix, Node: "b", Follow: FollowInterest, Servers: &Servers{URLs: s.urls(1)}})
@@ -418,6 +426,7 @@ func TestReconnectionsLoseNothing(t *testing.T) {
 
 // Without a quorum a subscriber is taken all the same, and gets what is published once there is one again.
 func TestAddWithoutAQuorum(t *testing.T) {
+	t.Parallel()
 	s := startServers(t, []string{t.TempDir(), t.TempDir(), t.TempDir()})
 	t.Cleanup(s.stopAll)
 	l := openExternal(t, s, Options{Follow: FollowInterest, PublishTimeout: 60 * time.Second})
@@ -453,6 +462,7 @@ func TestAddWithoutAQuorum(t *testing.T) {
 
 // A log that was deleted and made anew is followed from its beginning.
 func TestAnotherLogIsFollowed(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	l := openExternal(t, s, Options{Prefix: prefix, Node: "b", Follow: FollowInterest})
 	n := listenTo(t, l)

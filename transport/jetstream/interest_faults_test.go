@@ -60,6 +60,7 @@ func TestSafeStandsStillOnceItIsPromised(t *testing.T) {
 
 // Without a quorum nothing is subscribed to for good; what nobody follows any more is forgotten all the same.
 func TestFiltersAreLeftWhileTheFollowerIsNotSure(t *testing.T) {
+	t.Parallel()
 	s := startServers(t, []string{t.TempDir(), t.TempDir(), t.TempDir()})
 	t.Cleanup(s.stopAll)
 	l := openExternal(t, s, Options{Follow: FollowInterest})
@@ -101,6 +102,7 @@ func TestFiltersAreLeftWhileTheFollowerIsNotSure(t *testing.T) {
 
 // A node that follows everything, because it has to, counts no filters.
 func TestAFollowerThatHasFallenBackKeepsNoFilters(t *testing.T) {
+	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir(), Follow: FollowInterest})
 	f := l.interest
 	if err := f.follow(t.Context(), func(transport.Entry) {}); err != nil {
@@ -175,6 +177,7 @@ func TestManyLostEntriesAreCountedAtOnce(t *testing.T) {
 
 // A log that was made anew by somebody who does not need the bus is followed all the same, and put in order.
 func TestALogThatIsNotSentAgainIsFollowed(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	l := openExternal(t, s, Options{Prefix: prefix, Node: "b", Follow: FollowInterest})
 	n := listenTo(t, l)

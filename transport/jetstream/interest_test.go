@@ -24,6 +24,7 @@ func (l followsAll) Follow(ctx context.Context, fn func(transport.Entry)) (trans
 }
 
 func TestTransportFollowingWhatIsOfInterest(t *testing.T) {
+	t.Parallel()
 	transporttest.Run(t, transporttest.Implementation{
 		Open: func(t *testing.T, l transporttest.Limits) transport.Transport {
 			t.Helper()

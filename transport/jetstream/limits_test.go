@@ -35,6 +35,7 @@ system_account: SYS`
 // An account that may store no more has no space left for history: publishers are told so at once, and the node
 // stays ready for its subscribers.
 func TestAnAccountThatIsFullIsFull(t *testing.T) {
+	t.Parallel()
 	for name, n := range map[string]int{"one server": 1, "three servers": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

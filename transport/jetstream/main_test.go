@@ -2,7 +2,10 @@ package jetstream
 
 import (
 	"context"
+	"flag"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,8 +14,15 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport/transporttest"
 )
 
+// waiting is how many tests run at the same time, even on few processors: those that are parallel wait most of the time.
+const waiting = 4
+
 func TestMain(m *testing.M) {
 	hurry()
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue && runtime.GOMAXPROCS(0) < waiting {
+		_ = f.Value.Set(strconv.Itoa(waiting)) // it is a number
+	}
 	goleak.VerifyTestMain(tests{m})
 }
 
@@ -25,6 +35,7 @@ func (m tests) Run() int {
 }
 
 func TestTransport(t *testing.T) {
+	t.Parallel()
 	transporttest.Run(t, transporttest.Implementation{
 		Open: func(t *testing.T, l transporttest.Limits) transport.Transport {
 			t.Helper()

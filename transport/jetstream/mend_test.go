@@ -32,6 +32,7 @@ func TestWhereMendingBegins(t *testing.T) {
 }
 
 func TestMendingIsOvertakenByRetention(t *testing.T) {
+	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir(), MaxMessages: 700})
 	fillConcurrently(t, l, 700)
 	done := make(chan struct{})

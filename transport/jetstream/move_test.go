@@ -15,12 +15,16 @@ import (
 // A log moves from one node into an embedded cluster whose nodes are running, and back into a directory: on every
 // node every id is where it was, and nothing of the history is taken for new.
 func TestALogMovesIntoAClusterAndBack(t *testing.T) {
+	t.Parallel()
 	alone := t.TempDir()
 	kept, gone := fillHistory(t, alone, true)
 	file := saved(t, alone)
 
 	for _, mode := range []Mode{FollowAll, FollowInterest} {
-		t.Run(string(mode), func(t *testing.T) { moveIntoAClusterAndBack(t, mode, file, slices.Clone(kept), gone) })
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			moveIntoAClusterAndBack(t, mode, file, slices.Clone(kept), gone)
+		})
 	}
 }
 
@@ -152,6 +156,7 @@ func TestOneRestoreAtATime(t *testing.T) {
 
 // External servers make the streams as a hub would, with copies; the hubs that come later find them.
 func TestALogMovesToServersThatAreThere(t *testing.T) {
+	t.Parallel()
 	from := t.TempDir()
 	fillHistory(t, from, true)
 	s, prefix := sharedServers(t)

@@ -39,6 +39,7 @@ func names(s transport.ClusterState) string {
 }
 
 func TestNodesOnExternalServersKnowEachOther(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	var logs []*Log
 	for _, name := range []string{"a", "b", "c"} {
@@ -115,6 +116,7 @@ func TestNodesOnExternalServersKnowEachOther(t *testing.T) {
 
 // TestANodeThatAnswersLateIsNotWaitedForLong: its process may be stopped, or its machine be very slow.
 func TestANodeThatAnswersLateIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a"})
 	b := openExternal(t, s, Options{Prefix: prefix, Node: "b"})
@@ -137,6 +139,7 @@ func TestANodeThatAnswersLateIsNotWaitedForLong(t *testing.T) {
 
 // TestTheStateOfAFollowerOfInterest: what it does not hear is no lag.
 func TestTheStateOfAFollowerOfInterest(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	a := openExternal(t, s, Options{Prefix: prefix, Node: "a", Follow: FollowInterest})
 	b := openExternal(t, s, Options{Prefix: prefix, Node: "b", Follow: FollowInterest})
@@ -173,6 +176,7 @@ func TestTheStateOfAFollowerOfInterest(t *testing.T) {
 }
 
 func TestNodesOfAnEmbeddedCluster(t *testing.T) {
+	t.Parallel()
 	logs := openCluster(t, 3, Options{})
 	serveAll(t, logs)
 	a := logs[0]

@@ -67,6 +67,7 @@ func mustHaveAll(t *testing.T, l *Log, c *collector, acked map[transport.Positio
 }
 
 func TestServerIsRestartedInPlace(t *testing.T) {
+	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir()})
 	c := follow(t, l)
 	acked, stop := publishing(t, l)
@@ -86,6 +87,7 @@ func TestServerIsRestartedInPlace(t *testing.T) {
 }
 
 func TestFollowerRecoversFromALostConsumer(t *testing.T) {
+	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir()})
 	c := follow(t, l)
 	acked, stop := publishing(t, l)
@@ -111,6 +113,7 @@ func TestFollowerRecoversFromALostConsumer(t *testing.T) {
 }
 
 func TestFollowerRecoversFromACutConnection(t *testing.T) {
+	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir()})
 	c := follow(t, l)
 	acked, stop := publishing(t, l)
@@ -144,6 +147,7 @@ func TestAnUpdateSentAgainIsStoredOnce(t *testing.T) {
 }
 
 func TestAStreamThatIsGoneIsUnavailable(t *testing.T) {
+	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir(), PublishTimeout: 300 * time.Millisecond})
 	e := add(t, l, update(1))
 	if err := l.js.DeleteStream(t.Context(), l.opts.Prefix); err != nil {

@@ -150,6 +150,7 @@ func TestRegistryCoversAsFiltersDo(t *testing.T) {
 
 // What nobody follows any more is left a while later, and the frames of it no longer come.
 func TestFiltersAreLeft(t *testing.T) {
+	t.Parallel()
 	s, prefix := sharedServers(t)
 	l := openExternal(t, s, Options{Prefix: prefix, Follow: FollowInterest})
 	in, err := l.Follow(t.Context(), func(transport.Entry) {})

@@ -12,7 +12,7 @@ import (
 
 func testEdges(t *testing.T, impl Implementation) {
 	tr := impl.open(t, Limits{})
-	want := fill(t, tr, 12)
+	want := fill(t, tr, 6)
 	positions := []transport.Position{0}
 	for _, e := range want {
 		positions = append(positions, e.Pos)
