@@ -39,8 +39,13 @@ func (s subjects) filters(sel topic.Selector) []string {
 
 // exactFilters covers the updates of one topic.
 func (s subjects) exactFilters(t string) []string {
-	fs := []string{strings.TrimPrefix(s.single(t), s.updates), severalOrigins}
-	if u, regular := canonical(t); regular {
+	u, regular := canonical(t)
+	single := ownOnes
+	if !s.own(t) {
+		single = strings.TrimPrefix(s.singleOf(t, u, regular), s.updates)
+	}
+	fs := []string{single, severalOrigins}
+	if regular {
 		fs = append(fs, "m."+originTokens(u))
 	}
 	return fs

@@ -153,6 +153,7 @@ func (f *interestFollower) Add(ctx context.Context, selectors ...topic.Selector)
 // register counts the selectors and returns the rounds that will confirm their filters; none if the position is
 // known now.
 func (f *interestFollower) register(selectors []topic.Selector) (waits []*round, from transport.Position) {
+	compiled := f.compile(selectors)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fallen {
@@ -163,13 +164,12 @@ func (f *interestFollower) register(selectors []topic.Selector) (waits []*round,
 	for _, s := range selectors {
 		w := f.watched[s]
 		if w == nil {
-			f.mu.Unlock()
-			filters := f.log.subjects.filters(s) // compiles: not under the lock
-			f.mu.Lock()
-			if w = f.watched[s]; w == nil {
-				w = &watch{filters: filters}
-				f.watched[s] = w
+			filters, ok := compiled[s]
+			if !ok { // removed a moment ago
+				filters = f.log.subjects.filters(s)
 			}
+			w = &watch{filters: filters}
+			f.watched[s] = w
 		}
 		w.count++
 		for _, name := range w.filters {
@@ -178,10 +178,7 @@ func (f *interestFollower) register(selectors []topic.Selector) (waits []*round,
 		used = append(used, w)
 	}
 	f.widen(f.log.opts.MaxFilters)
-	switch {
-	case f.fallen:
-		return nil, transport.Position(f.log.follower.reached.Load())
-	case f.suspected.IsZero():
+	if f.suspected.IsZero() {
 		f.collect()
 	}
 	from = f.reached // in the log, as all positions here are: no promise about what is before it is needed
@@ -198,6 +195,23 @@ func (f *interestFollower) register(selectors []topic.Selector) (waits []*round,
 		}
 	}
 	return waits, from
+}
+
+// compile returns the filters of the selectors that nobody follows yet: not under the lock, for which a storm of
+// subscribers waits.
+func (f *interestFollower) compile(selectors []topic.Selector) map[topic.Selector][]string {
+	filters := map[topic.Selector][]string{}
+	f.mu.Lock()
+	for _, s := range selectors {
+		if f.watched[s] == nil && !f.fallen {
+			filters[s] = nil
+		}
+	}
+	f.mu.Unlock()
+	for s := range filters {
+		filters[s] = f.log.subjects.filters(s)
+	}
+	return filters
 }
 
 // promise returns the position after which everything will be read from the log, and sees to it that it is. A

@@ -84,9 +84,14 @@ func (s subjects) of(topics []string) string {
 
 func (s subjects) single(topic string) string {
 	if s.own(topic) {
-		return s.updates + "s"
+		return s.updates + ownOnes
 	}
 	u, regular := canonical(topic)
+	return s.singleOf(topic, u, regular)
+}
+
+// singleOf is single for a topic that was parsed and is not the hub's own.
+func (s subjects) singleOf(topic string, u *whatwg.Url, regular bool) string {
 	if !regular {
 		return s.updates + "t.-." + hash(topic)
 	}
