@@ -41,7 +41,7 @@ func (l *Log) extendWindow(ctx context.Context, after, upto transport.Position, 
 			w.mu.Unlock()
 			return false, nil
 		}
-		w.filling = make(chan struct{})
+		w.filling, w.stale = make(chan struct{}), false
 		w.mu.Unlock()
 		err := l.fillAlone(ctx, from, to, back)
 		w.mu.Lock()
@@ -67,7 +67,7 @@ func (l *Log) fillAlone(ctx context.Context, from, to transport.Position, back b
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		close(w.filling)
-		w.filling = nil
+		w.filling, w.stale = nil, false
 	}()
 	return l.fillWindow(ctx, from, to, back)
 }

@@ -34,6 +34,7 @@ type window struct {
 	floor   transport.Position // what lies before it did not fit; 0 = not known
 	used    time.Time
 	filling chan struct{} // non-nil while somebody fills; closed when done
+	stale   bool          // what is being filled in was read of a log that is no more
 }
 
 func newWindow(limit int64) *window {
@@ -42,10 +43,11 @@ func newWindow(limit int64) *window {
 	return w
 }
 
-// reset empties the window.
+// reset empties the window, and lets what is being filled in be in vain.
 func (w *window) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.stale = w.filling != nil
 	w.clear()
 }
 
@@ -79,13 +81,18 @@ func (w *window) roomFor(bytes int64) bool {
 func (w *window) sink(pos transport.Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.floor = max(w.floor, pos)
+	if !w.stale {
+		w.floor = max(w.floor, pos)
+	}
 }
 
 // append adds the entries of (from, upto]. If that does not join, the window begins anew.
 func (w *window) append(from, upto transport.Position, batch []transport.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stale {
+		return
+	}
 	if w.upto != from || w.upto == 0 {
 		w.clear()
 		w.after = from
@@ -104,7 +111,7 @@ func (w *window) append(from, upto transport.Position, batch []transport.Entry) 
 func (w *window) prepend(from, to transport.Position, older []transport.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.upto == 0 || w.after != to {
+	if w.stale || w.upto == 0 || w.after != to {
 		return
 	}
 	all, upto, floor := slices.Concat(older, w.entries), w.upto, w.floor

@@ -179,3 +179,24 @@ func TestFarHistoryIsReadFromTheStore(t *testing.T) {
 		t.Errorf("stats are %+v, want the far part from the store and the rest from the window", st)
 	}
 }
+
+// What was read before the window was emptied, because the log has lost its end or is another one, does not get into it.
+func TestAFillThatIsOvertakenByAResetIsInVain(t *testing.T) {
+	stale := []transport.Entry{{Pos: 6, Update: update(1)}}
+	for name, put := range map[string]func(*window){
+		"append":  func(w *window) { w.append(5, 6, stale) },
+		"prepend": func(w *window) { w.prepend(5, 6, stale) },
+	} {
+		w := newWindow(1 << 20)
+		w.append(6, 7, []transport.Entry{{Pos: 7, Update: update(2)}})
+		w.filling = make(chan struct{})
+		w.reset()
+		if name == "prepend" {
+			w.append(6, 7, []transport.Entry{{Pos: 7, Update: update(2)}})
+		}
+		put(w)
+		if _, ok := w.at(6); ok {
+			t.Errorf("%s: a stale entry is kept", name)
+		}
+	}
+}
