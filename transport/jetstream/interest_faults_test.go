@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -210,5 +211,26 @@ func TestALogThatIsNotSentAgainIsFollowed(t *testing.T) {
 	}
 	if late := l.Stats().Late; late > 0 {
 		t.Errorf("%d were late", late)
+	}
+}
+
+// Nothing is handed out after the end of the follower's context, also of what is read from the log.
+func TestAFollowerThatReadsTheLogEndsWithItsContext(t *testing.T) {
+	l := open(t, Options{Dir: t.TempDir(), Follow: FollowInterest})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	calls := 0
+	if err := l.interest.follow(ctx, func(transport.Entry) { calls++; cancel() }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.interest.Add(ctx, classic("a")); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		add(t, l, named("a"))
+	}
+	l.interest.run(ctx) // reads first
+	if calls != 1 {
+		t.Errorf("%d entries were handed out", calls)
 	}
 }

@@ -266,6 +266,9 @@ func (f *interestFollower) scan(ctx context.Context, upto transport.Position) er
 		if err != nil {
 			return err
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		after = e.Pos
 		if f.misses(e) {
 			f.seen.reread.Add(1)
