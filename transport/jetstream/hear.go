@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -38,6 +40,25 @@ func (f *interestFollower) listen() (err error) {
 	}
 	f.elections, err = f.log.nc.ChanSubscribe(electedSubject+f.log.opts.Prefix, f.heard)
 	return err
+}
+
+// mayHear makes sure that the servers let this hub subscribe to live frames: whom they do not, they tell beside
+// the subscription, which then stays silent.
+func (f *interestFollower) mayHear() error {
+	live := f.log.opts.Prefix + ".live.>"
+	sub, err := f.log.nc.SubscribeSync(live)
+	if err != nil {
+		return err
+	}
+	err = f.log.nc.FlushTimeout(fencePatience * 4)
+	leave([]*nats.Subscription{sub})
+	if err != nil {
+		return fmt.Errorf("%w: subscribe to %q: %w", transport.ErrUnavailable, live, err)
+	}
+	if err := f.log.nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), live) {
+		return fmt.Errorf("the servers do not let this hub hear what they send again (give it the permission, or follow all): %w", err)
+	}
+	return nil
 }
 
 // deafen ends all subscriptions. What is in the channel stays there.

@@ -98,6 +98,9 @@ func newInterestFollower(l *Log) *interestFollower {
 // follow establishes the follower at the end of the log. The caller runs it.
 func (f *interestFollower) follow(ctx context.Context, fn func(transport.Entry)) error {
 	f.fn = fn
+	if err := f.mayHear(); err != nil {
+		return err
+	}
 	if err := f.listen(); err != nil {
 		return err
 	}
