@@ -1,0 +1,42 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+)
+
+// Presence is one connection of a subscriber, with all its subscriptions. Nobody changes it once it is made.
+type Presence struct {
+	Subscriber string           // id of the connection, made by the hub (ACT-10)
+	Subject    string           // the token's subject, empty for none
+	Selectors  []topic.Selector // one subscription each, without repetition
+	Payload    json.RawMessage  // of the token; nil for none
+	Since      time.Time
+}
+
+// Directory lists who is subscribed, on any node. Attend comes first; without it nothing is kept, sent or read.
+// All methods are safe for concurrent use.
+type Directory interface {
+	// Attend begins to keep this node's part of the directory and to watch over the others': it returns when List is
+	// complete. What a dead node leaves behind is cleared by one of the others, which appends the updates that
+	// gone makes of each presence to the log, once. gone is called from any goroutine and must not block.
+	// lost is called when this node itself was taken for dead (it was frozen, or cut off): what it had entered has
+	// been cleared, and its events sent; whoever is still connected is to be entered again.
+	// Everything ends with Close of the log, which takes this node's presences out without events.
+	Attend(ctx context.Context, gone func(Presence) []*spec.Update, lost func()) error
+	// Enter lists p. When it returns nil, a List on any node that begins later has p.
+	// Errors: ErrUnavailable, ErrFull, ErrClosed, or the context's.
+	Enter(ctx context.Context, p Presence) error
+	// Leave takes the presence out, and reports whether it was there: false means that somebody else has cleared it,
+	// events included. When it returns, no List that begins later has it. Errors as Enter; then the presence is
+	// taken out later.
+	Leave(ctx context.Context, subscriber string) (bool, error)
+	// List returns everybody who is subscribed on any node, in no order: at least all whose Enter had returned
+	// on whichever node when List began, and nobody whose Leave had. The slice is the caller's.
+	// Errors: ErrUnavailable when that cannot be made sure, ErrClosed, or the context's.
+	List(ctx context.Context) ([]Presence, error)
+}
