@@ -27,6 +27,11 @@ type Cluster interface {
 	DrainNode(ctx context.Context, name string) error
 	// UndrainNode takes the node into service again. Errors as DrainNode.
 	UndrainNode(ctx context.Context, name string) error
+	// Disconnect carries b out on every node. Each keeps it in its memory until it is over, and the nodes compare
+	// what they keep every two seconds, so that one that starts later, or was cut off, learns of it; the end of the
+	// last node that knows a ban ends it. Who does not answer within about a second is told as such.
+	// Errors: ErrBan, ErrRefused when this node itself does not carry it out, ErrUnavailable, ErrClosed.
+	Disconnect(ctx context.Context, b Ban) (Banned, error)
 	// Peers is how many other nodes have been heard of within the last five seconds; it does no I/O. A node that
 	// is cut off from the bus hears of none.
 	Peers() int
@@ -38,6 +43,11 @@ type NodeControl interface {
 	Report(ctx context.Context) NodeReport
 	Drain(ctx context.Context) error   // begins, and returns
 	Undrain(ctx context.Context) error // an error is shown to the operator
+	// Disconnect tells the streams that b is about to end, and keeps who it is about away for b.For, or for longer if
+	// that was said before. It returns how many were told.
+	Disconnect(ctx context.Context, b Ban) (streams int, err error)
+	// Bans are those in force that keep somebody away, each with the time that is left.
+	Bans() []Ban
 }
 
 // NodeReport is what a hub tells of itself.

@@ -19,6 +19,7 @@ import (
 type fakeCluster struct {
 	err    error
 	orders []string
+	bans   []transport.Ban
 }
 
 func (c *fakeCluster) Cluster(context.Context) (transport.ClusterState, error) {
@@ -44,6 +45,17 @@ func (c *fakeCluster) order(verb, name string) error {
 }
 
 func (c *fakeCluster) DrainNode(_ context.Context, name string) error { return c.order("drain", name) }
+
+func (c *fakeCluster) Disconnect(_ context.Context, b transport.Ban) (transport.Banned, error) {
+	if err := b.Validate(); err != nil {
+		return transport.Banned{}, err
+	}
+	if c.err != nil {
+		return transport.Banned{}, c.err
+	}
+	c.bans = append(c.bans, b)
+	return transport.Banned{Streams: 2, Nodes: []transport.NodeBanned{{Name: "a", Answers: true, Streams: 2}, {Name: "b"}}}, nil
+}
 
 func (c *fakeCluster) UndrainNode(_ context.Context, name string) error {
 	return c.order("undrain", name)

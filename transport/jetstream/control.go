@@ -21,15 +21,20 @@ import (
 //
 //	<prefix>.ctl.status             every node answers
 //	<prefix>.ctl.any.status         any one does (queue group)
+//	<prefix>.ctl.disconnect         every node ends streams and keeps their clients away (ban.go)
+//	<prefix>.ctl.bans               every node answers whom it keeps away
 //	<prefix>.ctl.node.<name>.VERB   one: status, drain, undrain. An absent node has no responders: told at once
 //	<prefix>.ctl.alive              no request: each node says every two seconds that it is there (peers.go)
 //
-// An answer is the JSON of a transport.Node, about a kilobyte: what is free text in it is cut, so that it never
+// The answer to status, drain and undrain is the JSON of a transport.Node, about a kilobyte: what is free text in it is cut, so that it never
 // comes near the largest message.
 const (
 	verbStatus  = "status"
 	verbDrain   = "drain"
 	verbUndrain = "undrain"
+
+	verbDisconnect = "disconnect"
+	verbBans       = "bans"
 
 	controlGroup   = "hub"           // queue group of what any one node answers
 	orderPatience  = 2 * time.Second // for a node to answer an order, or to work out an answer
@@ -49,6 +54,7 @@ type control struct {
 	alive    *nats.Subscription
 	stopped  chan struct{} // closed when the micro service has ended
 	poke     chan struct{} // makes the node say at once that it is there
+	differ   chan struct{} // another node keeps other bans
 
 	answering gate // requests
 	peers     peers
@@ -75,11 +81,14 @@ func (l *Log) Serve(ctx context.Context, node transport.NodeControl) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	c := &control{
 		log: l, node: node, name: l.opts.Node, instance: nuid.Next(), base: l.opts.Prefix + ".ctl.",
-		stopped: make(chan struct{}), poke: make(chan struct{}, 1),
+		stopped: make(chan struct{}), poke: make(chan struct{}, 1), differ: make(chan struct{}, 1),
 	}
 	if err := c.open(life); err != nil {
 		end(err)
 		return fmt.Errorf("jetstream: serve: %w", err)
+	}
+	if l.opts.mode() != modeStandalone { // else there is nobody to ask
+		c.learnBans(ctx)
 	}
 	l.control.Store(c)
 	l.background.Go(func() { c.run(life, end) })
@@ -117,6 +126,8 @@ func (c *control) open(ctx context.Context) error {
 	}
 	add(verbStatus, verbStatus, verbStatus)
 	add("any-"+verbStatus, "any."+verbStatus, verbStatus, micro.WithEndpointQueueGroup(controlGroup))
+	add(verbDisconnect, verbDisconnect, verbDisconnect)
+	add(verbBans, verbBans, verbBans)
 	for _, verb := range []string{verbStatus, verbDrain, verbUndrain} {
 		add("node-"+verb, "node."+c.name+"."+verb, verb)
 	}
@@ -138,6 +149,8 @@ func (c *control) run(ctx context.Context, end context.CancelCauseFunc) {
 		select {
 		case <-ticker.C:
 		case <-c.poke:
+		case <-c.differ:
+			c.learnBans(ctx)
 		case <-c.log.closed:
 			end(transport.ErrClosed)
 			c.say(true)
@@ -164,7 +177,7 @@ func (c *control) stop(ctx context.Context) error {
 	return errors.Join(err, c.answering.close(context.WithoutCancel(ctx)))
 }
 
-// answer answers a request with this node's state, after having done what it asks.
+// answer does what a request asks and answers it.
 func (c *control) answer(ctx context.Context, verb string, r micro.Request) {
 	if !c.answering.enter() {
 		return
@@ -172,11 +185,18 @@ func (c *control) answer(ctx context.Context, verb string, r micro.Request) {
 	defer c.answering.leave()
 	ctx, cancel := context.WithTimeout(ctx, orderPatience)
 	defer cancel()
-	err := c.obey(ctx, verb)
-	if err != nil {
-		err = r.Error(codeRefused, clip(err.Error()), nil)
-	} else {
-		err = r.RespondJSON(c.self(ctx))
+	var err error
+	switch verb {
+	case verbDisconnect:
+		err = c.carryOut(ctx, r)
+	case verbBans:
+		err = c.tellBans(r)
+	default:
+		if refusal := c.obey(ctx, verb); refusal != nil {
+			err = r.Error(codeRefused, clip(refusal.Error()), nil)
+		} else {
+			err = r.RespondJSON(c.self(ctx))
+		}
 	}
 	if err != nil {
 		c.log.opts.Logger.Warn("control plane: answer not sent", slog.String("verb", verb), slog.Any("error", err))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ type fakeNode struct {
 	draining bool
 	orders   int
 	refusal  error
+	bans     []transport.Ban
 	held     chan struct{} // nil, or what each report waits for
 }
 
@@ -71,6 +73,26 @@ func (n *fakeNode) ordered() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.orders
+}
+
+// Disconnect ends seven streams, and keeps whom it is about away if it says so.
+func (n *fakeNode) Disconnect(_ context.Context, b transport.Ban) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.refusal != nil {
+		return 0, n.refusal
+	}
+	n.orders++
+	if b.Subject != "" && b.For > 0 {
+		n.bans = append(n.bans, b)
+	}
+	return 7, nil
+}
+
+func (n *fakeNode) Bans() []transport.Ban {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.bans)
 }
 
 func (n *fakeNode) Drain(context.Context) error   { return n.set(true) }

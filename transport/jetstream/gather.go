@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -52,18 +53,34 @@ func (l *Log) Cluster(ctx context.Context) (transport.ClusterState, error) {
 // askNodes asks all nodes at once. This one needs no bus for it.
 func (c *control) askNodes(ctx context.Context) []transport.Node {
 	nodes := []transport.Node{c.self(ctx)}
+	c.gather(ctx, verbStatus, nil, func(m *nats.Msg) (string, bool) {
+		var n transport.Node
+		if err := json.Unmarshal(m.Data, &n); err != nil || !validPrefix.MatchString(n.Name) || n.Instance == c.instance {
+			return "", false
+		}
+		n.Seen = time.Now() // by our clock, as for those that do not answer
+		nodes = append(nodes, n)
+		return n.Name, true
+	})
+	return nodes
+}
+
+// gather sends a request to all nodes at once and hands every answer to take, which tells whose it is if it was that
+// node's last one. It waits for the nodes that have been heard of, and returns those that have not answered by name.
+func (c *control) gather(ctx context.Context, verb string, request []byte, take func(*nats.Msg) (node string, last bool)) (silent []string) {
+	_, waiting := c.peers.alive(time.Now())
+	defer func() { silent = slices.Sorted(maps.Keys(waiting)) }()
 	answers := make(chan *nats.Msg, gatherBuffer)
 	inbox := nats.NewInbox()
 	sub, err := c.log.nc.ChanSubscribe(inbox, answers)
 	if err == nil {
 		defer func() { _ = sub.Unsubscribe() }() // a connection that has ended has no subscriptions
-		err = c.log.nc.PublishRequest(c.base+verbStatus, inbox, nil)
+		err = c.log.nc.PublishRequest(c.base+verb, inbox, request)
 	}
 	if err != nil {
 		c.log.opts.Logger.Warn("control plane: the other nodes cannot be asked", slog.Any("error", err))
-		return nodes
+		return nil
 	}
-	_, waiting := c.peers.alive(time.Now())
 	patience := time.NewTimer(gatherPatience)
 	defer patience.Stop()
 	quiet := time.NewTimer(gatherQuiet)
@@ -75,22 +92,18 @@ func (c *control) askNodes(ctx context.Context) []transport.Node {
 		}
 		select {
 		case m := <-answers:
-			var n transport.Node
-			if err := json.Unmarshal(m.Data, &n); err != nil || !validPrefix.MatchString(n.Name) || n.Instance == c.instance {
-				continue
+			if node, last := take(m); last {
+				delete(waiting, node)
+				quiet.Reset(gatherQuiet)
 			}
-			n.Seen = time.Now() // by our clock, as for those that do not answer
-			nodes = append(nodes, n)
-			delete(waiting, n.Name)
-			quiet.Reset(gatherQuiet)
 		case <-calm:
-			return nodes
+			return nil
 		case <-patience.C:
-			return nodes
+			return nil
 		case <-ctx.Done():
-			return nodes
+			return nil
 		case <-c.log.closed:
-			return nodes
+			return nil
 		}
 	}
 }

@@ -24,6 +24,7 @@ type beat struct {
 	Node     string `json:"node"`
 	Instance string `json:"instance"`
 	Leaving  bool   `json:"leaving,omitempty"`
+	Bans     uint64 `json:"bans,omitempty"` // digest of whom it keeps away (ban.go)
 }
 
 // peers are the other nodes that this one has heard of. The zero value knows none.
@@ -103,7 +104,7 @@ func (l *Log) Peers() int {
 
 // say tells the other nodes that this one is there, or leaves. What cannot be sent now is said again soon.
 func (c *control) say(leaving bool) {
-	text, err := json.Marshal(beat{Node: c.name, Instance: c.instance, Leaving: leaving})
+	text, err := json.Marshal(beat{Node: c.name, Instance: c.instance, Leaving: leaving, Bans: c.bansDigest()})
 	if err == nil {
 		err = c.log.nc.Publish(c.base+"alive", text)
 	}
@@ -123,6 +124,12 @@ func (c *control) hear(m *nats.Msg) {
 		return
 	}
 	now := time.Now()
+	if b.Bans != 0 && b.Bans != c.bansDigest() {
+		select {
+		case c.differ <- struct{}{}:
+		default: // it is about to be looked into
+		}
+	}
 	switch {
 	case b.Instance == c.instance:
 	case b.Node == c.name && !b.Leaving:

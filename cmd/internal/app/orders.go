@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -109,6 +110,25 @@ func (o *orders) Undrain(context.Context) error {
 	}
 	o.end()
 	return o.app.hub.Load().Undrain()
+}
+
+// Disconnect ends streams and keeps their clients away; see transport.NodeControl.
+func (o *orders) Disconnect(ctx context.Context, b transport.Ban) (int, error) {
+	h, ok := any(o.app.hub.Load()).(interface {
+		Disconnect(ctx context.Context, b transport.Ban) (int, error)
+	})
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	return h.Disconnect(ctx, b)
+}
+
+// Bans are those in force.
+func (o *orders) Bans() []transport.Ban {
+	if h, ok := any(o.app.hub.Load()).(interface{ Bans() []transport.Ban }); ok {
+		return h.Bans()
+	}
+	return nil
 }
 
 // end calls off a drain under way and waits until it has noticed, or it would begin after the hub was taken back.
