@@ -18,6 +18,7 @@ var Classic = Dialect{
 	Cookie:     CookieClassic,
 	Selectors:  classicSelectors,
 	Claims:     classicClaims,
+	Describe:   &describeClassic,
 }
 
 // classicSelectors reads the `topic` parameters. A parameter whose name starts with `match` belongs to

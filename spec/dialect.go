@@ -25,4 +25,6 @@ type Dialect struct {
 	// Claims reads the Mercure part of a verified token's payload. It returns a *Problem (401) when a
 	// claim has the wrong shape (CLA-06, CLA-07) and empty Claims when there is none.
 	Claims func(payload json.RawMessage, l Limits) (Claims, error)
+	// Describe is how subscriptions that were made in this generation are told of.
+	Describe *Description
 }

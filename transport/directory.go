@@ -32,8 +32,9 @@ type Directory interface {
 	// Errors: ErrUnavailable, ErrFull, ErrClosed, or the context's.
 	Enter(ctx context.Context, p Presence) error
 	// Leave takes the presence out, and reports whether it was there: false means that somebody else has cleared it,
-	// events included. When it returns, no List that begins later has it. Errors as Enter; then the presence is
-	// taken out later.
+	// events included. When it returns, no List that begins later has it. Errors as Enter; then nothing is known, and
+	// Leave is asked again until it returns nil or ErrClosed: a presence that one of this node's own failed calls has
+	// taken out counts as having been there, so that its events are sent once.
 	Leave(ctx context.Context, subscriber string) (bool, error)
 	// List returns everybody who is subscribed on any node, in no order: at least all whose Enter had returned
 	// on whichever node when List began, and nobody whose Leave had. The slice is the caller's.
