@@ -26,7 +26,7 @@ const (
 func newCluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "See the nodes that share a log, and take one out of service",
+		Short: "See the nodes that share a log and who is subscribed, take a node out of service, end streams",
 		Long: `The commands ask the admin listener of any node (--admin-listen of serve); it asks the others. A hub that is
 alone is a cluster of one node.`,
 		RunE: needsCommand,
@@ -39,7 +39,8 @@ alone is a cluster of one node.`,
 			"The node goes on taking publications, and runs until it is stopped. Its clients go to the other nodes.\n"+
 				"The command returns when the drain has begun; `cinnabar cluster status` shows the connections left."),
 		newClusterOrder(&admin, "undrain", "is in service", "Take a drained node into service again",
-			"A drain that is under way ends no more streams. A node that is shutting down refuses."))
+			"A drain that is under way ends no more streams. A node that is shutting down refuses."),
+		newClusterSubscriptions(&admin), newClusterDisconnect(&admin))
 	return cmd
 }
 
@@ -49,7 +50,7 @@ func newClusterStatus(admin *string) *cobra.Command {
 		Use:   "status",
 		Short: "Print the nodes, the stream that holds the log, and its replicas",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := askAdmin(cmd.Context(), *admin, http.MethodGet, "cluster")
+			body, err := askAdmin(cmd.Context(), *admin, http.MethodGet, "cluster", nil)
 			if err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func newClusterOrder(admin *string, verb, done, short, long string) *cobra.Comma
 			if args[0] == "" {
 				return &usageError{fmt.Errorf("which node? `cinnabar cluster status` names them")}
 			}
-			if _, err := askAdmin(cmd.Context(), *admin, http.MethodPost, "cluster/nodes/"+url.PathEscape(args[0])+"/"+verb); err != nil {
+			if _, err := askAdmin(cmd.Context(), *admin, http.MethodPost, "cluster/nodes/"+url.PathEscape(args[0])+"/"+verb, nil); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", args[0], done)
@@ -88,8 +89,9 @@ func newClusterOrder(admin *string, verb, done, short, long string) *cobra.Comma
 	}
 }
 
-// askAdmin sends a request to an admin listener and returns the body of an answer that is well.
-func askAdmin(ctx context.Context, base, method, path string) ([]byte, error) {
+// askAdmin sends a request to an admin listener, with a body of JSON unless that is nil, and returns the body of an
+// answer that is well.
+func askAdmin(ctx context.Context, base, method, path string, order []byte) ([]byte, error) {
 	if base == "" {
 		base = os.Getenv("CINNABAR_ADMIN")
 	}
@@ -102,9 +104,12 @@ func askAdmin(ctx context.Context, base, method, path string) ([]byte, error) {
 	}
 	ctx, stop := interruptible(ctx, adminTimeout)
 	defer stop()
-	req, err := http.NewRequestWithContext(ctx, method, base+"/"+path, http.NoBody) //nolint:gosec // the operator says which
+	req, err := http.NewRequestWithContext(ctx, method, base+"/"+path, bytes.NewReader(order)) //nolint:gosec // the operator says which
 	if err != nil {
 		return nil, err
+	}
+	if order != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := through.Do(req) //nolint:gosec // the operator says which
 	if err != nil {

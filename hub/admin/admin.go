@@ -8,6 +8,10 @@
 //	GET /cluster           the nodes that share the log, and the stream it is kept in: JSON
 //	POST /cluster/nodes/{name}/drain, …/undrain
 //	                       take a node out of service, or into it again: 202
+//	GET /subscriptions/counts
+//	                       how many subscriptions there are on all nodes, by selector (topic=, limit=): JSON
+//	POST /subscribers/disconnect
+//	                       end streams on all nodes and keep their clients away: JSON {"subscriber" or "subject", "for"}
 //	GET /backup            the log as a file; this and the next two for clients on this machine only
 //	POST /restore          take such a file into a log that is empty
 //	GET /export            the log as lines of JSON, after an id (after=) and of some topics (topic=)
@@ -35,7 +39,11 @@ type Options struct {
 	Ready    func(context.Context) error // nil = always ready
 	Cluster  func() transport.Cluster    // nil = a log that is not shared; the function answers nil until there is a log
 	Logger   *slog.Logger                // nil = discard
-	Archive  func() transport.Archive    // nil = a log that ends with the process; the function answers nil until there is a log
+	// Directory lists who is subscribed; nil = nobody keeps that list. The function answers nil until there is a log.
+	Directory func() transport.Directory
+	// Disconnect ends streams on all nodes; nil = no route for it.
+	Disconnect func(context.Context, transport.Ban) (transport.Banned, error)
+	Archive    func() transport.Archive // nil = a log that ends with the process; the function answers nil until there is a log
 }
 
 // Handler serves the admin listener. Health lives here alone and not on the public one, where it would
@@ -52,6 +60,11 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /cluster", c.state)
 	mux.HandleFunc("POST /cluster/nodes/{name}/drain", c.order(transport.Cluster.DrainNode))
 	mux.HandleFunc("POST /cluster/nodes/{name}/undrain", c.order(transport.Cluster.UndrainNode))
+	s := subscribers{directory: o.Directory, disconnect: o.Disconnect}
+	mux.HandleFunc("GET /subscriptions/counts", s.counts)
+	if o.Disconnect != nil {
+		mux.HandleFunc("POST /subscribers/disconnect", s.order)
+	}
 	a := archive{of: o.Archive, log: o.Logger}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

@@ -35,7 +35,6 @@ type Config struct {
 	JWKSAllowPrivate  bool
 	AllowShortKeys    bool
 	Anonymous         bool
-	Subscriptions     bool
 	CookieName        string // empty = spec.CookieClassic
 	ClassicQueryToken string // off, subscribe, all
 	ClassicRequireExp bool
@@ -54,6 +53,9 @@ type Config struct {
 	SoftRefusal              bool
 	ReplayOnUnknownCursor    string // none, all
 	LegacyCursorParams       bool
+
+	Subscriptions bool
+	RejoinGrace   time.Duration // 0 = none
 
 	MaxBody              int64 // bytes
 	MaxTopics            int
@@ -152,7 +154,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s := &schema{fs: fs}
 
 	s.group("Start")
-	s.bool(&c.Dev, "dev", "for a laptop: listen on 127.0.0.1 only, keep random keys in the data directory, print a ready token and curl lines, allow anonymous subscribers and pages on localhost")
+	s.bool(&c.Dev, "dev", "for a laptop: listen on 127.0.0.1 only, keep random keys in the data directory, print a ready token and curl lines, allow anonymous subscribers and pages on localhost, turn --subscriptions on")
 	s.text(&c.ConfigFile, "config", "YAML `file` of settings, named like the flags")
 
 	s.group("Listening")
@@ -170,7 +172,6 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.bool(&c.JWKSAllowPrivate, "jwks-allow-private", "fetch JWK Sets from internal addresses too, such as an identity provider in the same cluster")
 	s.bool(&c.AllowShortKeys, "allow-short-keys", "accept HMAC secrets under 32 bytes, with a warning")
 	s.bool(&c.Anonymous, "anonymous", "let clients without a token subscribe to public updates")
-	s.bool(&c.Subscriptions, "subscriptions", "active subscriptions (not available yet: refused)")
 	s.text(&c.CookieName, "cookie-name", "`name` of the cookie that may carry the token (default "+spec.CookieClassic+")")
 	s.choice(&c.ClassicQueryToken, "classic-query-token", "where the authorization query parameter is read", "off", "subscribe", "all")
 	s.bool(&c.ClassicRequireExp, "classic-require-exp", "refuse tokens that never expire")
@@ -191,6 +192,10 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.bool(&c.SoftRefusal, "soft-refusal", "tell an EventSource to come back later instead of failing it for good")
 	s.choice(&c.ReplayOnUnknownCursor, "replay-on-unknown-cursor", "what a client whose last event id is unknown gets of the history", "none", "all")
 	s.bool(&c.LegacyCursorParams, "legacy-cursor-params", "also read the cursor from the query parameter Last-Event-ID")
+
+	s.group("Active subscriptions")
+	s.bool(&c.Subscriptions, "subscriptions", "keep the list of who is subscribed, one for all nodes: subscription events and the subscription API; the same on all nodes")
+	s.duration(&c.RejoinGrace, "rejoin-grace", "tell that a subscriber has left only after this long, and not at all if its token's subject is back by then with the same selectors; 0 = tell at once")
 
 	s.group("Limits")
 	add(s, &c.MaxBody, "max-body", "size of a publication, `bytes`", "size", bytesFrom(1), formatBytes)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -54,6 +55,38 @@ func (a *App) clusterOf() transport.Cluster {
 		return *c
 	}
 	return nil
+}
+
+// directory is what the admin listener counts in, nil while there is none.
+func (a *App) directory() transport.Directory {
+	if a.hub.Load() == nil { // which attends to it first
+		return nil
+	}
+	return directoryOf(a.transport)
+}
+
+// directoryOf returns the list of who is subscribed that log keeps.
+func directoryOf(log transport.Transport) transport.Directory {
+	d, _ := log.(transport.Directory)
+	return d
+}
+
+// disconnect carries a ban out on all nodes, or on this one if it is the only one.
+func (a *App) disconnect(ctx context.Context, b transport.Ban) (transport.Banned, error) {
+	if c := a.clusterOf(); c != nil {
+		return c.Disconnect(ctx, b)
+	}
+	if a.cfg.Transport != "memory" || a.hub.Load() == nil {
+		return transport.Banned{}, fmt.Errorf("%w: starting", transport.ErrUnavailable)
+	}
+	if err := b.Validate(); err != nil {
+		return transport.Banned{}, err
+	}
+	n, err := (&orders{app: a}).Disconnect(ctx, b)
+	if err != nil {
+		return transport.Banned{}, fmt.Errorf("%w: %w", transport.ErrRefused, err)
+	}
+	return transport.Banned{Streams: n, Nodes: []transport.NodeBanned{{Name: a.cfg.NodeName, Answers: true, Streams: n}}}, nil
 }
 
 // Report tells of the hub; see transport.NodeControl.

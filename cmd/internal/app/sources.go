@@ -99,6 +99,9 @@ func (s *Settings) derive() {
 	if s.sources["anonymous"] == fromDefault {
 		c.Anonymous, s.sources["anonymous"] = true, fromDev
 	}
+	if s.sources["subscriptions"] == fromDefault {
+		c.Subscriptions, s.sources["subscriptions"] = true, fromDev
+	}
 }
 
 // deriveCluster applies the defaults of a hub that is one of several.

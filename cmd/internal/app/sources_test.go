@@ -206,16 +206,18 @@ func TestDefaultsThatFollowAnotherSetting(t *testing.T) {
 		args []string
 		want string
 	}{
-		"memory keeps less":          {[]string{"--transport=memory"}, "67108864 :3000 false"},
-		"unless told":                {[]string{"--transport=memory", "--history-max-bytes=1GiB"}, "1073741824 :3000 false"},
-		"dev stays on this machine":  {[]string{"--dev"}, "1073741824 127.0.0.1:3000 true"},
-		"dev with an address":        {[]string{"--dev", "--listen=localhost:9"}, "1073741824 localhost:9 true"},
-		"dev without anonymous ones": {[]string{"--dev", "--anonymous=false"}, "1073741824 127.0.0.1:3000 false"},
+		"memory keeps less":          {[]string{"--transport=memory"}, "67108864 :3000 false false"},
+		"unless told":                {[]string{"--transport=memory", "--history-max-bytes=1GiB"}, "1073741824 :3000 false false"},
+		"dev stays on this machine":  {[]string{"--dev"}, "1073741824 127.0.0.1:3000 true true"},
+		"dev with an address":        {[]string{"--dev", "--listen=localhost:9"}, "1073741824 localhost:9 true true"},
+		"dev without anonymous ones": {[]string{"--dev", "--anonymous=false"}, "1073741824 127.0.0.1:3000 false true"},
+		"dev without a list":         {[]string{"--dev", "--subscriptions=false"}, "1073741824 127.0.0.1:3000 true false"},
+		"a list":                     {[]string{"--subscriptions"}, "1073741824 :3000 false true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, err := load(t, "", nil, tt.args...)
 			c := s.Config
-			if got := fmt.Sprint(c.HistoryMaxBytes, " ", c.Listen, " ", c.Anonymous); err != nil || got != tt.want {
+			if got := fmt.Sprint(c.HistoryMaxBytes, " ", c.Listen, " ", c.Anonymous, " ", c.Subscriptions); err != nil || got != tt.want {
 				t.Errorf("%s, %v; want %s", got, err, tt.want)
 			}
 		})

@@ -27,7 +27,10 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	adminOptions := admin.Options{Gatherer: a.registry, Ready: a.ready, Logger: a.log}
+	adminOptions := admin.Options{Gatherer: a.registry, Ready: a.ready, Logger: a.log, Disconnect: a.disconnect}
+	if a.cfg.Subscriptions {
+		adminOptions.Directory = a.directory
+	}
 	if a.cfg.Transport != "memory" {
 		adminOptions.Cluster = a.clusterOf
 		adminOptions.Archive = a.archive

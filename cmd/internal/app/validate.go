@@ -21,13 +21,13 @@ func (c *Config) Validate() (warnings []string, err error) {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 
-	if c.Subscriptions {
-		refuse("--subscriptions: active subscriptions are not available yet")
-	}
 	c.validateListening(refuse)
 	c.validateRoles(refuse, warn)
 	c.validateBrowsers(refuse, warn)
 	c.validateMany(refuse, warn)
+	if c.RejoinGrace > 0 && !c.Subscriptions {
+		warn("--rejoin-grace is of no use without --subscriptions: nobody is told who has left")
+	}
 	if c.WriteTimeout == 0 {
 		refuse("--write-timeout: must be above 0, or clients that read nothing would never be cut")
 	}

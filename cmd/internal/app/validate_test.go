@@ -35,7 +35,8 @@ func TestRefusalsAndWarnings(t *testing.T) {
 		"no such key file":                {with("--publisher-jwt-key=@/nowhere/key"), "/nowhere/key", ""},
 		"key and set":                     {with("--publisher-jwks-url=https://a.example/jwks"), "choose one", ""},
 		"set over plain HTTP":             {[]string{"--listen=127.0.0.1:0", "--publisher-jwks-url=http://a.example/jwks"}, "https:// or file://", ""},
-		"subscriptions":                   {with("--subscriptions"), "not available yet", ""},
+		"subscriptions":                   {with("--subscriptions", "--rejoin-grace=5s"), "", ""},
+		"grace for nobody":                {with("--rejoin-grace=5s"), "", "--rejoin-grace is of no use without --subscriptions"},
 		"any origin":                      {with("--cors-origin=*"), "", ""},
 		"any origin and another":          {with("--cors-origin=*", "--cors-origin=https://a.example"), "every origin", ""},
 		"any origin and cookies to POST":  {with("--cors-origin=*", "--publish-origin=https://a.example"), "no cookies", ""},
@@ -134,12 +135,12 @@ func TestRefusalsAndWarnings(t *testing.T) {
 }
 
 func TestEveryReasonIsToldAtOnce(t *testing.T) {
-	s, _, err := load(t, "", nil, "--publisher-jwt-key=short", "--subscriber-jwt-key=short", "--subscriptions", "--tls-cert=x")
+	s, _, err := load(t, "", nil, "--publisher-jwt-key=short", "--subscriber-jwt-key=short", "--write-timeout=0", "--tls-cert=x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = app.Check(s.Config)
-	for _, want := range []string{"--publisher-jwt-key", "--subscriber-jwt-key", "--subscriptions", "--tls-key"} {
+	for _, want := range []string{"--publisher-jwt-key", "--subscriber-jwt-key", "--write-timeout", "--tls-key"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not name %s: %v", want, err)
 		}
