@@ -26,15 +26,20 @@ type Directory interface {
 	// gone makes of each presence to the log, once. gone is called from any goroutine and must not block.
 	// lost is called when this node itself was taken for dead (it was frozen, or cut off): what it had entered has
 	// been cleared, and its events sent; whoever is still connected is to be entered again.
-	// Everything ends with Close of the log, which takes this node's presences out without events.
+	// Neither is it called before what was entered is cleared, nor again while it runs; it may call the other methods.
+	// Everything ends with Close of the log, which takes this node's presences out without events. A second Attend is an
+	// error, unless the first one failed.
 	Attend(ctx context.Context, gone func(Presence) []*spec.Update, lost func()) error
-	// Enter lists p. When it returns nil, a List on any node that begins later has p.
-	// Errors: ErrUnavailable, ErrFull, ErrClosed, or the context's.
+	// Enter lists p, in place of what is listed of the same subscriber. When it returns nil, a List on any node that
+	// begins later has p. While this node finds out that it was taken for dead, Enter waits, for as long as an Append
+	// would. With an error p is not listed, or is taken out again soon.
+	// Errors: ErrUnavailable, ErrFull, ErrTooLarge, ErrClosed, or the context's.
 	Enter(ctx context.Context, p Presence) error
 	// Leave takes the presence out, and reports whether it was there: false means that somebody else has cleared it,
 	// events included. When it returns, no List that begins later has it. Errors as Enter; then nothing is known, and
 	// Leave is asked again until it returns nil or ErrClosed: a presence that one of this node's own failed calls has
-	// taken out counts as having been there, so that its events are sent once.
+	// taken out counts as having been there, so that its events are sent once. A subscriber that is
+	// not entered here is false without an error.
 	Leave(ctx context.Context, subscriber string) (bool, error)
 	// List returns everybody who is subscribed on any node, in no order: at least all whose Enter had returned
 	// on whichever node when List began, and nobody whose Leave had. The slice is the caller's.

@@ -50,6 +50,8 @@ type Log struct {
 	codec  *eventid.Codec
 	closed chan struct{} // closed by Close
 
+	directory directory
+
 	// counters
 	appends, appendErrors, followed atomic.Uint64
 	appendNanos                     atomic.Int64
@@ -246,6 +248,7 @@ func (l *Log) Close(ctx context.Context) error {
 	}
 	ended := l.ended
 	l.mu.Unlock()
+	l.directory.forget()
 	if ended == nil {
 		return nil
 	}

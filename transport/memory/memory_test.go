@@ -25,3 +25,16 @@ func TestTransport(t *testing.T) {
 		ReadAhead: scanBatch,
 	})
 }
+
+func TestDirectory(t *testing.T) {
+	transporttest.RunDirectory(t, transporttest.Directories{
+		Open: func(t *testing.T, _ int) []transport.Transport {
+			t.Helper()
+			log, err := New(Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []transport.Transport{log}
+		},
+	})
+}
