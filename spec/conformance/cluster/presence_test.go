@@ -1,0 +1,137 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	seats     = 100              // streams at each node
+	lease     = 10 * time.Second // for which a node that is silent counts as there
+	clearance = 3 * time.Second  // for the others to clear up after it
+)
+
+// Who is listening, on every node, whatever happens to nodes. Covers: ACT-02, ACT-28.
+func TestEveryNodeListsWhoIsThere(t *testing.T) {
+	minutes(t)
+	w := embedded(t, "interest", "--subscriptions")
+	leader := w.leader(t)
+	// The watcher's node stays, and so does the leader in the first run: its death is an election besides.
+	stays, dies, freezes := leader, (leader+1)%nodes, (leader+2)%nodes
+	a := newAudience(t)
+	all := w.urls()
+	watching := watch(t, all[stays])
+
+	leaveStaying := a.fill(t, all[stays], "staying", seats)
+	leaveDying := a.fill(t, all[dies], "dying", seats)
+	leaveFreezing := a.fill(t, all[freezes], "freezing", seats)
+	defer leaveStaying()
+	defer leaveDying()
+	defer leaveFreezing()
+	a.see(t, patience, all, map[string]int{"staying": seats, "dying": seats, "freezing": seats})
+	for _, name := range []string{"staying", "dying", "freezing"} {
+		watching.hears(t, patience, name, map[string]int{"+": seats})
+	}
+
+	t.Run("a node dies", func(t *testing.T) {
+		left := []string{all[stays], all[freezes]}
+		w.hubs[dies].Kill()
+		died := time.Now()
+		a.see(t, patience, left, map[string]int{"staying": seats, "freezing": seats})
+		listed := time.Since(died)
+		watching.hears(t, patience, "dying", map[string]int{"+-": seats})
+		t.Logf("%d subscriptions of a dead node: out of the lists after %v, the last inactive event after %v",
+			seats, listed.Round(time.Millisecond), time.Since(died).Round(time.Millisecond))
+		if listed > lease+clearance {
+			t.Errorf("the lists are right only after %v", listed)
+		}
+		w.hubs[dies].Start()
+		w.leader(t)
+		a.see(t, patience, all, map[string]int{"staying": seats, "freezing": seats})
+	})
+
+	t.Run("a node stands still and goes on", func(t *testing.T) {
+		others := []string{all[stays], all[dies]}
+		w.hubs[freezes].Send(syscall.SIGSTOP)
+		frozen := time.Now()
+		a.see(t, patience, others, map[string]int{"staying": seats})
+		cleared := time.Since(frozen)
+		pause(t, lease+clearance+2*time.Second-cleared)
+		w.hubs[freezes].Send(syscall.SIGCONT)
+		thawed := time.Now()
+		a.see(t, patience, all, map[string]int{"staying": seats, "freezing": seats})
+		t.Logf("a node that stood still for %v: out of the others' lists after %v, back in all %v after it went on",
+			thawed.Sub(frozen).Round(time.Millisecond), cleared.Round(time.Millisecond), time.Since(thawed).Round(time.Millisecond))
+		watching.hears(t, patience, "freezing", map[string]int{"+-+": seats})
+		watching.hears(t, patience, "staying", map[string]int{"+": seats})
+	})
+
+	t.Run("all leave", func(t *testing.T) {
+		leaveStaying()
+		leaveFreezing()
+		a.see(t, patience, all, map[string]int{})
+		watching.hears(t, patience, "staying", map[string]int{"+-": seats})
+		watching.hears(t, patience, "freezing", map[string]int{"+-+-": seats})
+		watching.hears(t, patience, "dying", map[string]int{"+-": seats}) // nobody has told it a second time
+	})
+
+	t.Run("much coming and going", func(t *testing.T) { comeAndGo(t, a, all, watching) })
+}
+
+// comeAndGo lets many clients come and go for a while. At the end nobody is listed, and of everybody it was told once
+// that he came, and then once that he left.
+func comeAndGo(t *testing.T, a *audience, hubs []string, watching *watcher) {
+	t.Helper()
+	var opened, tried atomic.Int64
+	var clients sync.WaitGroup
+	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	defer stop()
+	for c := range 40 {
+		clients.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				visit, leave := context.WithCancel(ctx)
+				tried.Add(1)
+				err := a.sit(visit, hubs[rand.IntN(len(hubs))], fmt.Sprint("visiting/", c, "-", n)) //nolint:gosec // no secret
+				switch {
+				case err == nil:
+					opened.Add(1)
+					select {
+					case <-time.After(rand.N(200 * time.Millisecond)): //nolint:gosec // no secret
+					case <-ctx.Done():
+					}
+				case ctx.Err() == nil && !errors.Is(err, context.Canceled):
+					t.Errorf("a visit: %v", err)
+				}
+				leave()
+			}
+		})
+	}
+	clients.Wait()
+	a.see(t, patience, hubs, map[string]int{})
+	// Who was gone before the answer may have been there or not.
+	told := 0
+	for limit := time.Now().Add(patience); ; {
+		words := watching.told("visiting")
+		told = words["+-"]
+		if len(words) == 1 && told >= int(opened.Load()) {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("%d visits began: events say %s", opened.Load(), said(words))
+		}
+		pause(t, 50*time.Millisecond)
+	}
+	if told > int(tried.Load()) {
+		t.Errorf("%d visits were tried, %d are told of", tried.Load(), told)
+	}
+	t.Logf("%d visits began, %d are told of", opened.Load(), told)
+}
