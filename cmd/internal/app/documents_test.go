@@ -122,8 +122,8 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 
 // clientFlags are flags of the commands other than serve. Source: the command contract.
 var clientFlags = []string{
-	"admin", "after", "alg", "count", "data", "hub", "id", "input", "json", "key", "kid", "last-event-id", "output", "payload", "private", "progress", "publish",
-	"publisher-key", "subject", "subscribe", "subscriber-key", "token", "topic", "ttl", "type",
+	"admin", "after", "alg", "count", "data", "for", "hub", "id", "input", "json", "key", "kid", "last-event-id", "limit", "output", "payload", "private", "progress", "publish",
+	"publisher-key", "subject", "subscribe", "subscriber", "subscriber-key", "token", "topic", "ttl", "type",
 }
 
 // TestDocumentsNameOnlyFlagsThatExist finds flags that were renamed or never came.
