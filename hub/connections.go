@@ -79,6 +79,9 @@ func (h *Hub) dismiss(addr netip.Addr, subject string) {
 func (h *Hub) forget(s *subscriber, why endReason) {
 	h.fanout.leave(s)
 	h.removeInterest(s.selectors)
+	if h.presence != nil {
+		h.presence.leave(s, why)
+	}
 	h.dismiss(s.addr, s.grant.Subject)
 	if why == endLate {
 		h.log.Error("stream cut, too many late entries wait for it: some are lost to its client", "request_id", s.requestID)

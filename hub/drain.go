@@ -78,8 +78,8 @@ func (h *Hub) Draining() bool { return h.drain.phase.Load() != phaseServing }
 
 // Drain refuses new streams (softly where allowed, SUB-41), goes on taking publications, and ends every
 // stream after its last whole event, spread evenly over `spread` (0 = all now, SUB-38), which is shortened so
-// that the last one can end before ctx's deadline. It returns when the last one has ended, with ctx's error,
-// or with ErrUndrained. It may be called again, also meanwhile.
+// that the last one can end before ctx's deadline. It returns when the last one has ended and watchers were told so,
+// with ctx's error, or with ErrUndrained. It may be called again, also meanwhile.
 func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
 	h.drain.elsewhere.Store(spread > 0)
 	undrained, idle := h.beginDrain()
@@ -101,6 +101,9 @@ func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
 	}
 	select {
 	case <-idle:
+		if h.presence != nil {
+			h.presence.settle(ctx, false)
+		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("hub: drain: %w", context.Cause(ctx))

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -41,6 +42,9 @@ type Options struct {
 	CORSOrigins    []string       // allowed origins, or a single "*"; nil = no CORS headers
 	LocalhostCORS  bool           // also allow http(s)://localhost, 127.0.0.1 and [::1] on any port (--dev)
 	TrustedProxies []netip.Prefix // peers whose Forwarded and X-Forwarded-* are believed
+
+	Directory   transport.Directory // who is subscribed, on all nodes; nil = no active subscriptions: no events, no API (ACT-01)
+	RejoinGrace time.Duration       // how long a subscriber with a token subject may be away without being told of, 0 = off
 
 	Limits                   spec.Limits
 	MaxConnections           int // streams at a time, 0 = no limit
@@ -71,10 +75,15 @@ type Hub struct {
 	handler     http.Handler
 	shards      shards
 	recycler    *recycler
+	presence    *presence     // nil without active subscriptions
+	lists       chan struct{} // a place for each list that is being read
+	answers     chan struct{} // a place for each list that is being written
 	bodyTimeout time.Duration
 	noHijack    bool // tests: every stream keeps its handler, no goroutine waits for a descriptor
 
-	drain drainState
+	drain      drainState
+	publishing atomic.Int64 // publications being appended
+	bans       bans
 
 	// guarded by mu
 	mu       sync.Mutex
@@ -123,6 +132,10 @@ func New(o Options) (*Hub, error) {
 		fanout:   newFanout(o.Logger, o.Metrics), bodyTimeout: bodyTimeout,
 		open: openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
 	}
+	if o.Directory != nil {
+		h.presence = newPresence(h)
+		h.lists, h.answers = make(chan struct{}, maxLists), make(chan struct{}, maxAnswers)
+	}
 	h.handler = h.routes()
 	h.recycler = newRecycler(h)
 	return h, nil
@@ -164,6 +177,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}()
 	defer func() { h.recycler.stop(context.WithoutCancel(ctx)); <-recycling }()
 
+	defer h.startPresence(context.WithoutCancel(ctx))()
+
 	h.shards.run(ctx) // until ctx ends and the shards' streams have left
 	<-ctx.Done()
 	for _, s := range h.fanout.snapshot() {
@@ -177,6 +192,26 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.mu.Unlock()
 	h.streams.Wait()
 	return nil
+}
+
+// endPatience is how long the hub takes at its end to tell that its subscriptions are over.
+const endPatience = 10 * time.Second
+
+// startPresence begins to keep the directory; the function it returns tells what is left to tell and ends that.
+func (h *Hub) startPresence(ctx context.Context) (stop func()) {
+	if h.presence == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { h.presence.run(ctx) })
+	return func() {
+		patience, done := context.WithTimeout(ctx, endPatience)
+		defer done()
+		h.presence.settle(patience, true)
+		cancel()
+		running.Wait()
+	}
 }
 
 // Ready returns nil when the hub can serve both publishers and subscribers, or the reason why not.

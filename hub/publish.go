@@ -47,7 +47,9 @@ func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
 		return auth.Forbidden(spec.ActionPublish, t)
 	}
 	// The publisher may leave from here on, the update goes its way (PUB-25).
+	h.publishing.Add(1)
 	e, err := h.o.Transport.Append(context.WithoutCancel(r.Context()), update)
+	h.publishing.Add(-1)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,13 @@ func (h *Hub) routes() http.Handler {
 	r.Method(http.MethodHead, h.o.Path, h.handle("subscribe", h.subscribe))
 	r.Method(http.MethodPost, h.o.Path, h.handle("publish", h.publish))
 	r.Method(http.MethodOptions, h.o.Path, http.HandlerFunc(options))
+	if h.presence != nil {
+		for _, pattern := range []string{h.o.Path + spec.SubscriptionsPath, h.o.Path + spec.SubscriptionsPath + "/*"} {
+			r.Method(http.MethodGet, pattern, h.handle("subscriptions", h.subscriptions))
+			r.Method(http.MethodHead, pattern, h.handle("subscriptions", h.subscriptions))
+			r.Method(http.MethodOptions, pattern, http.HandlerFunc(listOptions))
+		}
+	}
 	r.MethodNotAllowed(h.handle("other", h.methodNotAllowed))
 	r.NotFound(h.handle("other", notFound))
 	return r
@@ -50,13 +57,17 @@ func options(w http.ResponseWriter, _ *http.Request) {
 
 // methodNotAllowed also gets methods that chi does not know, on any path.
 func (h *Hub) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+	allowed := allowedMethods
 	if r.URL.Path != h.o.Path {
-		return notFound(w, r)
+		if !h.isList(r.URL) {
+			return notFound(w, r)
+		}
+		allowed = listMethods
 	}
-	w.Header().Set("Allow", allowedMethods)
+	w.Header().Set("Allow", allowed)
 	return &spec.Problem{
 		Status: http.StatusMethodNotAllowed, Reason: "method",
-		Detail: fmt.Sprintf("the method %.32q is not supported here, only %s", r.Method, allowedMethods),
+		Detail: fmt.Sprintf("the method %.32q is not supported here, only %s", r.Method, allowed),
 	}
 }
 

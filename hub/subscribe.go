@@ -34,6 +34,9 @@ func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if h.bans.away(req.grant.Subject, time.Now()) {
+		return h.sendAway(w, r)
+	}
 	if h.Draining() {
 		return h.refuseForNow(w, r, req, unavailable("draining", "this node is shutting down", nil))
 	}
@@ -141,6 +144,9 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 		return err
 	}
 	began = true
+	if h.presence != nil && s.endingWhy() == endNone {
+		h.presence.join(s)
+	}
 	h.metrics.SubscribersOpened.Inc()
 	if res.asked {
 		h.metrics.Resumes.WithLabelValues(res.outcome).Inc()
@@ -149,6 +155,9 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 		"outcome", res.outcome, "position", s.pos, "anonymous", s.grant.Anonymous)
 	if h.drain.phase.Load() == phaseEmptying || h.stopping() { // the end came meanwhile and may have missed it
 		s.end(endDrain)
+	}
+	if h.bans.away(s.grant.Subject, time.Now()) { // likewise
+		s.end(endDisconnected)
 	}
 	defer h.contain(s)
 	s.run(ctx, upto)

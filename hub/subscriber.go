@@ -39,8 +39,9 @@ type subscriber struct {
 	round uint64
 	slots []watchSlot
 
-	ending atomic.Int32  // endReason once somebody asked the stream to end
-	events atomic.Uint32 // what the poller saw, for the shard
+	member atomic.Pointer[member] // what the directory knows it as; nil without active subscriptions and after the end
+	ending atomic.Int32           // endReason once somebody asked the stream to end
+	events atomic.Uint32          // what the poller saw, for the shard
 
 	// guarded by mu
 	mu        sync.Mutex
@@ -68,22 +69,23 @@ type subscriber struct {
 type endReason int32
 
 const (
-	endNone        endReason = iota
-	endClient                // the client went away
-	endLifetime              // --max-connection-lifetime
-	endExpired               // the token's exp
-	endDrain                 // the node shuts down
-	endStalled               // no progress within the write time-out (SUB-35)
-	endTrimmed               // its position has left the log (SUB-36)
-	endUnavailable           // the log could not be read for too long
-	endFailed                // a defect, contained
-	endLate                  // too many late entries wait for it
+	endNone         endReason = iota
+	endClient                 // the client went away
+	endLifetime               // --max-connection-lifetime
+	endExpired                // the token's exp
+	endDrain                  // the node shuts down
+	endStalled                // no progress within the write time-out (SUB-35)
+	endTrimmed                // its position has left the log (SUB-36)
+	endUnavailable            // the log could not be read for too long
+	endFailed                 // a defect, contained
+	endLate                   // too many late entries wait for it
+	endDisconnected           // an operator sent it away
 )
 
 // String returns the label.
 func (r endReason) String() string {
 	return [...]string{
-		"none", "client", "lifetime", "expired", "drain", "stalled", "trimmed", "unavailable", "failed", "late",
+		"none", "client", "lifetime", "expired", "drain", "stalled", "trimmed", "unavailable", "failed", "late", "disconnected",
 	}[r]
 }
 

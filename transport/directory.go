@@ -42,7 +42,9 @@ type Directory interface {
 	// not entered here is false without an error.
 	Leave(ctx context.Context, subscriber string) (bool, error)
 	// List returns everybody who is subscribed on any node, in no order: at least all whose Enter had returned
-	// on whichever node when List began, and nobody whose Leave had. The slice is the caller's.
+	// on whichever node when List began, and nobody whose Leave had, or of whom an update that gone made was in the
+	// log by then: a reader takes the log's end first, then the list, and would not hear of that update any more.
+	// The slice is the caller's, what it refers to is not.
 	// Errors: ErrUnavailable when that cannot be made sure, ErrClosed, or the context's.
 	List(ctx context.Context) ([]Presence, error)
 }

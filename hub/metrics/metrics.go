@@ -26,6 +26,13 @@ type Metrics struct {
 	ResumeDepth      prometheus.Histogram   // updates that a stream opened with a known cursor got before its first live one
 	FollowerPosition prometheus.Gauge       // position of the newest entry the fan-out has seen
 	FollowerMatched  prometheus.Counter     // entries of the fan-out that a local subscriber selects
+
+	Presences          prometheus.Gauge       // subscribers of this node in the directory
+	PresenceWaiting    prometheus.Gauge       // subscribers whose coming or going has yet to be written and told
+	PresenceFailures   *prometheus.CounterVec // steps that failed and are taken again, by step
+	SubscriptionEvents prometheus.Counter     // subscription events appended
+	Rejoins            prometheus.Counter     // subscribers that came back within the rejoin grace
+	Disconnected       prometheus.Counter     // stream requests answered 204 (SUB-41)
 }
 
 const namespace = "cinnabar"
@@ -69,11 +76,18 @@ func New(reg prometheus.Registerer) *Metrics {
 		}),
 		FollowerPosition: gauge("follower_position", "Log position of the newest entry seen by the fan-out."),
 		FollowerMatched:  counter("follower_matched_total", "Entries handed to the fan-out that a local subscriber selects."),
+		Presences:          gauge("presences", "Subscribers of this node in the directory."),
+		PresenceWaiting:    gauge("presence_waiting", "Subscribers whose coming or going has yet to be told."),
+		PresenceFailures:   vec("presence_failures_total", "Steps of keeping the directory that failed, by step.", "step"),
+		SubscriptionEvents: counter("subscription_events_total", "Subscription events stored."),
+		Rejoins:            counter("rejoins_total", "Subscribers that came back within the rejoin grace."),
+		Disconnected:       counter("kept_away_total", "Stream requests of disconnected clients, answered 204."),
 	}
 	if reg != nil {
 		reg.MustRegister(m.Subscribers, m.SubscribersOpened, m.SubscribersEnded, m.Selectors, m.Published,
 			m.PublishSeconds, m.Refused, m.SoftRefused, m.Delivered, m.DeliveredBytes, m.Replayed, m.Lagged,
-			m.Late, m.Resumes, m.ResumeDepth, m.Heartbeats, m.Panics, m.FollowerPosition, m.FollowerMatched)
+			m.Late, m.Resumes, m.ResumeDepth, m.Heartbeats, m.Panics, m.FollowerPosition, m.FollowerMatched,
+			m.Presences, m.PresenceWaiting, m.PresenceFailures, m.SubscriptionEvents, m.Rejoins, m.Disconnected)
 	}
 	return m
 }
