@@ -1,42 +1,46 @@
 package hub
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// Match says whose streams are meant. Empty fields are not looked at; with both empty, nobody is meant.
-type Match struct {
-	Subscriber string // id of one connection, as the subscription API shows it
-	Subject    string // the token's subject
-}
-
-func (m Match) selects(subscriber, subject string) bool {
-	return m != Match{} && (m.Subscriber == "" || m.Subscriber == subscriber) && (m.Subject == "" || m.Subject == subject)
-}
-
-// Disconnect ends the streams of this node that m means, after their last whole event, and returns how many. For as
-// long as `away` says (0 = not at all), new streams of the subject are answered 204, whereupon an EventSource does not come
-// back (SUB-41). The subject is m's, whether or not it has a stream here, or else that of the stream that was ended; without
-// one, as anonymous clients have none, nobody can be kept away. Safe for concurrent use.
-func (h *Hub) Disconnect(m Match, away time.Duration) int {
-	now := time.Now()
-	h.bans.add(m.Subject, now, away) // first: who is sent away may be quick
-	n := 0
+// Disconnect tells the streams of this node that b is about to end, after their last whole event, and returns how many.
+// For as long as b says, new streams of its subject are answered 204, whereupon an EventSource does not come back
+// (SUB-41). A ban that is in force already is not shortened. The error is transport.ErrBan. Safe for concurrent use.
+func (h *Hub) Disconnect(_ context.Context, b transport.Ban) (streams int, err error) {
+	if err := b.Validate(); err != nil {
+		return 0, fmt.Errorf("hub: disconnect: %w", err)
+	}
+	h.bans.add(b, time.Now()) // first: who is sent away may be quick
 	for _, s := range h.fanout.snapshot() {
-		if !m.selects(s.memberID(), s.grant.Subject) {
-			continue
+		if concerns(b, s.memberID(), s.grant.Subject) {
+			s.end(endDisconnected)
+			streams++
 		}
-		h.bans.add(s.grant.Subject, now, away)
-		s.end(endDisconnected)
-		n++
 	}
 	if h.presence != nil {
-		h.presence.disconnect(m)
+		h.presence.disconnect(b)
 	}
-	h.log.Info("disconnected by an operator", "streams", n, "away", away)
-	return n
+	h.log.Info("disconnected by an operator", "streams", streams, "for", b.For)
+	return streams, nil
+}
+
+// Bans are those in force that keep somebody away, each with the time that is left; see transport.NodeControl.
+func (h *Hub) Bans() []transport.Ban { return h.bans.list(time.Now()) }
+
+// concerns reports whether b is about a stream.
+func concerns(b transport.Ban, subscriber, subject string) bool {
+	if b.Subscriber != "" {
+		return b.Subscriber == subscriber
+	}
+	return b.Subject == subject
 }
 
 // memberID is the id under which the directory knows a stream, empty if it does not.
@@ -48,49 +52,79 @@ func (s *subscriber) memberID() string {
 }
 
 // disconnect lets go of those who are only held.
-func (p *presence) disconnect(m Match) {
+func (p *presence) disconnect(b transport.Ban) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.release(func(held *member) bool { return m.selects(held.presence.Subscriber, held.presence.Subject) })
+	p.release(func(held *member) bool { return concerns(b, held.presence.Subscriber, held.presence.Subject) })
 }
 
 // bans are the subjects whose streams are kept away. The zero value is ready.
 type bans struct {
-	mu    sync.Mutex
-	until map[string]time.Time // guarded by mu
+	mu  sync.Mutex
+	all map[string]ban // by subject; guarded by mu
+}
+
+// ban is what is known of one that is in force.
+type ban struct {
+	subscriber string // empty if one of them was about the whole subject
+	until      time.Time
 }
 
 // maxBans bounds them: beyond, the one that would be over first is over.
 const maxBans = 10_000
 
-func (b *bans) add(subject string, now time.Time, d time.Duration) {
-	if subject == "" || d <= 0 {
+func (b *bans) add(o transport.Ban, now time.Time) {
+	if o.Subject == "" || o.For <= 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, known := b.until[subject]; !known && len(b.until) >= maxBans {
+	one := ban{subscriber: o.Subscriber, until: now.Add(o.For)}
+	if former, known := b.all[o.Subject]; known && now.Before(former.until) {
+		if former.until.After(one.until) {
+			one.until = former.until
+		}
+		if former.subscriber == "" {
+			one.subscriber = ""
+		}
+	} else if !known && len(b.all) >= maxBans {
 		b.makeRoom(now)
 	}
-	if b.until == nil {
-		b.until = map[string]time.Time{}
+	if b.all == nil {
+		b.all = map[string]ban{}
 	}
-	b.until[subject] = now.Add(d)
+	b.all[o.Subject] = one
 }
 
-// makeRoom removes the bans that are over, or else the next one. The lock is held.
+// makeRoom removes those that are over, or else the next one. The lock is held.
 func (b *bans) makeRoom(now time.Time) {
+	b.expire(now)
+	if len(b.all) < maxBans {
+		return
+	}
 	next, at := "", time.Time{}
-	for s, until := range b.until {
-		if !now.Before(until) {
-			delete(b.until, s)
-		} else if at.IsZero() || until.Before(at) {
-			next, at = s, until
+	for subject, one := range b.all {
+		if at.IsZero() || one.until.Before(at) {
+			next, at = subject, one.until
 		}
 	}
-	if len(b.until) >= maxBans {
-		delete(b.until, next)
+	delete(b.all, next)
+}
+
+// expire removes those that are over. The lock is held.
+func (b *bans) expire(now time.Time) {
+	maps.DeleteFunc(b.all, func(_ string, one ban) bool { return !now.Before(one.until) })
+}
+
+func (b *bans) list(now time.Time) []transport.Ban {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(now)
+	list := make([]transport.Ban, 0, len(b.all))
+	for subject, one := range b.all {
+		list = append(list, transport.Ban{Subscriber: one.subscriber, Subject: subject, For: one.until.Sub(now)})
 	}
+	return list
 }
 
 // away reports whether a subject is kept away.
@@ -100,12 +134,8 @@ func (b *bans) away(subject string, now time.Time) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	until, ok := b.until[subject]
-	if ok && !now.Before(until) {
-		delete(b.until, subject)
-		return false
-	}
-	return ok
+	one, ok := b.all[subject]
+	return ok && now.Before(one.until)
 }
 
 // sendAway is the answer to a client that must not come back (SUB-41).

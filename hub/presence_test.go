@@ -506,7 +506,9 @@ func TestRejoinGrace(t *testing.T) {
 		leave = c.as("sub", "topic=a")
 		want(c, &pos, "too late", "+a")
 		leave()
-		c.Disconnect(Match{Subject: "sub"}, 0)
+		if n, err := c.Disconnect(c.ctx, transport.Ban{Subject: "sub"}); n != 0 || err != nil {
+			t.Errorf("%d streams, %v", n, err)
+		}
 		want(c, &pos, "disconnected while away", "-a")
 
 		nobody := c.as("", "topic=a")

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -147,22 +146,11 @@ func (o *orders) Undrain(context.Context) error {
 
 // Disconnect ends streams and keeps their clients away; see transport.NodeControl.
 func (o *orders) Disconnect(ctx context.Context, b transport.Ban) (int, error) {
-	h, ok := any(o.app.hub.Load()).(interface {
-		Disconnect(ctx context.Context, b transport.Ban) (int, error)
-	})
-	if !ok {
-		return 0, errors.ErrUnsupported
-	}
-	return h.Disconnect(ctx, b)
+	return o.app.hub.Load().Disconnect(ctx, b)
 }
 
 // Bans are those in force.
-func (o *orders) Bans() []transport.Ban {
-	if h, ok := any(o.app.hub.Load()).(interface{ Bans() []transport.Ban }); ok {
-		return h.Bans()
-	}
-	return nil
-}
+func (o *orders) Bans() []transport.Ban { return o.app.hub.Load().Bans() }
 
 // end calls off a drain under way and waits until it has noticed, or it would begin after the hub was taken back.
 func (o *orders) end() {

@@ -141,7 +141,11 @@ func (a *App) addDevKeys() error {
 
 // startHub runs the hub until it is stopped, and waits until it is ready.
 func (a *App) startHub(ctx context.Context, log transport.Transport) (*hub.Hub, error) {
-	h, err := hub.New(a.cfg.hubOptions(log, a.auth, a.log, metrics.New(a.registry)))
+	o := a.cfg.hubOptions(log, a.auth, a.log, metrics.New(a.registry))
+	if a.cfg.Subscriptions {
+		o.Directory, o.RejoinGrace = directoryOf(log), a.cfg.RejoinGrace
+	}
+	h, err := hub.New(o)
 	if err != nil {
 		return nil, err
 	}
