@@ -32,12 +32,18 @@ const (
 // its own acknowledgement. An update whose acknowledgement does not come is sent again with the same
 // nonce, so that it is stored once, until PublishTimeout.
 func (l *Log) Append(ctx context.Context, u *spec.Update) (transport.Entry, error) {
+	return l.appendOnce(ctx, u, newNonce())
+}
+
+// appendOnce is Append for an update that somebody else may append, too, with the same nonce: it is stored once, as
+// long as the log remembers nonces.
+func (l *Log) appendOnce(ctx context.Context, u *spec.Update, nonce string) (transport.Entry, error) {
 	if !l.appends.enter() {
 		return transport.Entry{}, fmt.Errorf("jetstream: append: %w", transport.ErrClosed)
 	}
 	defer l.appends.leave()
 	began := time.Now()
-	e, err := l.append(ctx, u)
+	e, err := l.append(ctx, u, nonce)
 	if err != nil {
 		l.counters.appendErrors.Add(1)
 		if errors.Is(err, transport.ErrFull) {
@@ -53,11 +59,10 @@ func (l *Log) Append(ctx context.Context, u *spec.Update) (transport.Entry, erro
 	return e, nil
 }
 
-func (l *Log) append(ctx context.Context, u *spec.Update) (transport.Entry, error) {
+func (l *Log) append(ctx context.Context, u *spec.Update, nonce string) (transport.Entry, error) {
 	if ctx.Err() != nil {
 		return transport.Entry{}, context.Cause(ctx)
 	}
-	nonce := newNonce()
 	m, err := encode(l.subjects.of(u.Topics), nonce, u)
 	if err != nil {
 		return transport.Entry{}, err

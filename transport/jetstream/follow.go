@@ -203,7 +203,7 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create consumer: %w", err)
 	}
-	defer f.forget(ctx, cons.CachedInfo().Name)
+	defer l.forgetConsumer(ctx, l.opts.Prefix, cons.CachedInfo().Name)
 	reader, err := cons.Messages(jetstream.PullMaxBytes(l.pullBytes()), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
@@ -334,15 +334,15 @@ func (f *follower) fill(ctx context.Context, next transport.Position) error {
 // pullBytes is how much the server may send ahead. A message larger than what is asked for would never come.
 func (l *Log) pullBytes() int { return max(pullBytes, 2*int(l.conn.nc.MaxPayload())) }
 
-// forget deletes a consumer that is of no more use; if that fails, the server does so after a minute.
-func (f *follower) forget(ctx context.Context, name string) {
-	if f.log.isClosed() || !f.log.nc.IsConnected() {
+// forgetConsumer deletes a consumer that is of no more use; if that fails, the server does so after a minute.
+func (l *Log) forgetConsumer(ctx context.Context, stream, name string) {
+	if l.isClosed() || !l.nc.IsConnected() {
 		return // the server ends too
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := f.log.js.DeleteConsumer(ctx, f.log.opts.Prefix, name); err != nil {
-		f.log.opts.Logger.Debug("consumer not deleted", slog.Any("error", err))
+	if err := l.js.DeleteConsumer(ctx, stream, name); err != nil {
+		l.opts.Logger.Debug("consumer not deleted", slog.Any("error", err))
 	}
 }
 

@@ -10,8 +10,9 @@
 // recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; interest.go,
 // registry.go, filter.go, fence.go, hear.go and reread.go follow only what is of interest; space.go and
 // health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left;
-// control.go, peers.go and gather.go are how the nodes know and steer each other; archive.go and store.go save, restore
-// and export the log as a whole, by means of backup.go, backupfile.go, inspect.go, restore.go and export.go.
+// control.go, peers.go and gather.go are how the nodes know and steer each other; presence.go is who is subscribed;
+// archive.go and store.go save, restore and export the log as a whole, by means of backup.go, backupfile.go,
+// inspect.go, restore.go and export.go.
 package jetstream
 
 import (
@@ -61,6 +62,8 @@ type Log struct {
 	counters counters
 	control  atomic.Pointer[control] // nil before Serve
 
+	attendance attendance
+
 	restoring atomic.Bool // the streams are being made anew: the monitor leaves everything as it is
 
 	closing   sync.Mutex // one Close at a time; guards below
@@ -73,6 +76,8 @@ var _ transport.Transport = (*Log)(nil)
 type counters struct {
 	appends, appendErrors, appendRetries, followed, windowHits, windowMisses atomic.Uint64
 	appendNanos                                                              atomic.Int64
+
+	claims atomic.Uint64 // terms of dead nodes that were this one's to sweep
 }
 
 // Open opens the log, or makes it; see Options for where. ctx bounds the opening only: where other nodes or
@@ -212,6 +217,7 @@ func (l *Log) Close(ctx context.Context) error {
 	if l.released {
 		return l.closedErr
 	}
+	l.endDirectory(ctx)
 	pending := l.appends.close(ctx)
 	l.shut(transport.ErrClosed)
 	if err := l.follower.wait(ctx); err != nil {

@@ -128,6 +128,7 @@ func conflict(have, want jetstream.StreamConfig) error {
 		{"storage", have.Storage != want.Storage, have.Storage},
 		{"allow_direct", have.AllowDirect != want.AllowDirect, have.AllowDirect},
 		{"max_msgs_per_subject", max(have.MaxMsgsPerSubject, 0) != want.MaxMsgsPerSubject, have.MaxMsgsPerSubject},
+		{"allow_msg_ttl", want.AllowMsgTTL && !have.AllowMsgTTL, have.AllowMsgTTL},
 		{"no_ack", have.NoAck, have.NoAck},
 		{"sealed", have.Sealed, have.Sealed},
 		{"mirror", have.Mirror != nil, "set"},

@@ -39,6 +39,8 @@ type Options struct {
 	HubURL *url.URL     // the hub's own URL; topics below it share one subject. nil = no topic is below it
 	Prefix string       // of stream and subject names: letters, digits, _ and -; empty = "cinnabar"
 	Logger *slog.Logger // nil = discard
+
+	lease leaseTimes // of the directory; zero = defaultLease
 }
 
 // Mode says what the follower hears.
@@ -115,6 +117,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxFilters = orElse(o.MaxFilters, defaultMaxFilters)
 	o.MaxIDs = orElse(o.MaxIDs, defaultMaxIDs)
 	o.Prefix = orElse(o.Prefix, defaultPrefix)
+	o.lease = orElse(o.lease, defaultLease)
 	o.Logger = orElse(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
 }
