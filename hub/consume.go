@@ -62,6 +62,7 @@ func (s *subscriber) live(ctx context.Context, out *writer) (why endReason, lagg
 		}
 		switch {
 		case len(frames) > 0:
+			s.awaitAck(s.lastSent)
 			continue
 		case why == endNone && lagged:
 			return endNone, true
@@ -74,10 +75,15 @@ func (s *subscriber) live(ctx context.Context, out *writer) (why endReason, lagg
 		case <-ctx.Done():
 			return s.contextReason(), false
 		case <-timer.C:
-			if s.heartbeatDue(time.Now()) {
+			now := time.Now()
+			if s.vanished(now) {
+				return endStalled, false
+			}
+			if s.heartbeatDue(now) {
 				if err := out.comment(); err != nil {
 					return s.sinkReason(err), false
 				}
+				s.awaitAck(now)
 			}
 		}
 	}
@@ -140,7 +146,7 @@ func (s *subscriber) nextDue() time.Time {
 			due = hb
 		}
 	}
-	if due.IsZero() {
+	if due = earlier(due, s.ack.at); due.IsZero() {
 		due = time.Now().Add(time.Hour)
 	}
 	return due

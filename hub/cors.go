@@ -10,7 +10,7 @@ import (
 // What browsers may send and scripts may read. Source: CORS-03, CORS-04.
 const (
 	corsMethods = "GET, HEAD, POST, OPTIONS"
-	corsHeaders = "authorization, cache-control, content-type, last-event-id"
+	corsHeaders = "authorization, cache-control, content-type, if-none-match, last-event-id"
 	corsExposed = "Link, Last-Event-ID, Mercure-Last-Event-ID, ETag, WWW-Authenticate, Retry-After, X-Request-Id"
 	corsMaxAge  = "7200" // seconds a preflight is remembered; browsers cap it themselves
 )

@@ -247,6 +247,9 @@ func (sh *shard) put(s *subscriber, b []byte, shared bool, largest int) {
 	n := sh.tryWrite(s, b)
 	s.lastSent = time.Now()
 	if n == len(b) {
+		if s.awaitAck(s.lastSent) && s.heapPos >= 0 {
+			sh.schedule(s, sh.nextLook(s, s.lastSent))
+		}
 		return
 	}
 	if s.rest = b[n:]; shared {
@@ -314,7 +317,7 @@ func (sh *shard) onTime(s *subscriber, now time.Time) {
 	case why != endNone && !now.Before(s.cut(now)):
 		sh.drop(s, why)
 		return
-	case len(s.rest) > 0 && sh.stalled(s, now):
+	case len(s.rest) > 0 && sh.stalled(s, now), len(s.rest) == 0 && why == endNone && s.vanished(now):
 		sh.drop(s, endStalled)
 		return
 	case why == endNone && len(s.rest) == 0 && s.heartbeatDue(now):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -255,6 +256,9 @@ func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, re
 	}
 	k := newStreamSink(w, r, s)
 	s.sink = k
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		s.watchAcks(c)
+	}
 	w.WriteHeader(http.StatusOK)
 	if err := k.send(opening, len(opening)); err != nil { // the head may be on its way: too late for another answer
 		s.end(endClient)
@@ -287,6 +291,7 @@ func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, op
 
 	k := newH1Sink(conn, s, chunk, reuse)
 	s.sink = k
+	s.watchAcks(conn)
 	if err := k.send(appendRaw(b.Bytes(), opening, chunk), b.Len()); err != nil {
 		s.end(endClient)
 	}

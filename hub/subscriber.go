@@ -59,6 +59,7 @@ type subscriber struct {
 	pos      transport.Position // of the last update taken in the order of the log, or before which nothing is wanted
 	past     past
 	lastSent time.Time
+	ack      ackWatch
 	cutAt    time.Time // once the end was asked for: nothing more is waited for after this
 	torn     bool      // a write was given up half way: the body cannot end as planned
 	resuming bool      // what the log brings is the answer to the cursor that the stream was opened with

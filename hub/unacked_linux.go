@@ -36,10 +36,20 @@ func acknowledged(c net.Conn) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	var info *unix.TCPInfo
+	_, acked, ok := delivery(raw)
+	return acked, ok
+}
+
+// delivery says whether the kernel has bytes that the other end of a TCP connection has not acknowledged, and how many
+// it has acknowledged since it began. ok is false for other connections, and for closed ones.
+func delivery(raw syscall.RawConn) (pending bool, acked uint64, ok bool) {
+	var (
+		info *unix.TCPInfo
+		err  error
+	)
 	ctlErr := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
 	if ctlErr != nil || err != nil {
-		return 0, false
+		return false, 0, false
 	}
-	return info.Bytes_acked, true
+	return info.Unacked > 0 || info.Notsent_bytes > 0, info.Bytes_acked, true
 }
