@@ -83,6 +83,7 @@ type Hub struct {
 
 	drain      drainState
 	publishing atomic.Int64 // publications being appended
+	published  atomic.Int64 // when the last one came, in nanoseconds since 1970
 	bans       bans
 
 	// guarded by mu

@@ -186,7 +186,7 @@ func (p *presence) failed(ctx context.Context, m *member, s step, err error) (on
 
 // pace spaces the steps while publishers are at work, so that many connections at once do not crowd them out.
 func (p *presence) pace(ctx context.Context) error {
-	if p.hub.publishing.Load() == 0 {
+	if !p.hub.publishersAtWork() {
 		return ctx.Err()
 	}
 	p.mu.Lock()
@@ -205,6 +205,11 @@ func (p *presence) pace(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return sleepUntil(ctx, at)
+}
+
+// publishersAtWork reports whether something is being published, or was a moment ago.
+func (h *Hub) publishersAtWork() bool {
+	return h.publishing.Load() > 0 || time.Since(time.Unix(0, h.published.Load())) < 100*time.Millisecond
 }
 
 // settlePatience is how long a directory or log that fails is waited for at the end.

@@ -48,6 +48,7 @@ func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The publisher may leave from here on, the update goes its way (PUB-25).
 	h.publishing.Add(1)
+	h.published.Store(start.UnixNano())
 	e, err := h.o.Transport.Append(context.WithoutCancel(r.Context()), update)
 	h.publishing.Add(-1)
 	if err != nil {
