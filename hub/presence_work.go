@@ -184,6 +184,9 @@ func (p *presence) failed(ctx context.Context, m *member, s step, err error) (on
 	return false
 }
 
+// paceSlack is how far the steps may be behind their pace and make up for it.
+const paceSlack = 50 * time.Millisecond
+
 // pace spaces the steps while publishers are at work, so that many connections at once do not crowd them out.
 func (p *presence) pace(ctx context.Context) error {
 	if !p.hub.publishersAtWork() {
@@ -195,8 +198,8 @@ func (p *presence) pace(ctx context.Context) error {
 		return ctx.Err()
 	}
 	now := time.Now()
-	if p.turn.Before(now) {
-		p.turn = now
+	if late := now.Add(-paceSlack); p.turn.Before(late) { // a busy machine wakes workers late
+		p.turn = late
 	}
 	at := p.turn
 	p.turn = p.turn.Add(time.Second / stepsPerSecond)

@@ -121,7 +121,7 @@ func TestAStormIsPaced(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				events := testutil.ToFloat64(c.metrics.SubscriptionEvents)
-				if publishing && events > stepsPerSecond/2+10 { // each stream takes two steps
+				if publishing && events > stepsPerSecond/2+stepsPerSecond/10 { // each stream takes two steps
 					t.Errorf("%v events in the first second", events)
 				}
 				if c.presence.running > workersServing {
