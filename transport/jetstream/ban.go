@@ -144,8 +144,13 @@ func (c *control) learnBans(ctx context.Context) {
 	}
 }
 
-// banKey tells bans apart. What of a ban lasts is the subject; the connection has ended.
-func banKey(b transport.Ban) string { return b.Subject }
+// banKey tells bans apart: by their subject, and by whether all of its streams had to end or a single one.
+func banKey(b transport.Ban) string {
+	if b.Subscriber != "" {
+		return b.Subject + "\x00"
+	}
+	return b.Subject
+}
 
 // bansDigest is a number that differs between nodes that keep different bans; 0 = none.
 func (c *control) bansDigest() (sum uint64) {

@@ -24,6 +24,7 @@ import (
 const (
 	stopRequests  = 2 * time.Second
 	stopHub       = 2 * time.Second
+	stopPresence  = 10 * time.Second // of the hub's time: to tell that those who were subscribed are gone
 	stopTransport = 5 * time.Second
 	stopAdmin     = time.Second
 )

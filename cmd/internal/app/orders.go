@@ -144,8 +144,14 @@ func (o *orders) Undrain(context.Context) error {
 	return o.app.hub.Load().Undrain()
 }
 
+// maxKeptAway is how many subjects may be kept away at a time: every node keeps all of them in its memory.
+const maxKeptAway = 5000
+
 // Disconnect ends streams and keeps their clients away; see transport.NodeControl.
 func (o *orders) Disconnect(ctx context.Context, b transport.Ban) (int, error) {
+	if b.For > 0 && len(o.Bans()) >= maxKeptAway {
+		return 0, fmt.Errorf("%d subjects are kept away already", maxKeptAway)
+	}
 	return o.app.hub.Load().Disconnect(ctx, b)
 }
 

@@ -159,7 +159,11 @@ func (a *App) startHub(ctx context.Context, log transport.Transport) (*hub.Hub, 
 		}
 		ended <- err
 	})
-	a.life.add(step{name: "hub", limit: stopHub, must: true, run: func(ctx context.Context) error {
+	limit := stopHub
+	if a.cfg.Subscriptions {
+		limit += stopPresence
+	}
+	a.life.add(step{name: "hub", limit: limit, must: true, run: func(ctx context.Context) error {
 		cancel()
 		select {
 		case err := <-ended:
