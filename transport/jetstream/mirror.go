@@ -402,41 +402,42 @@ func (d *directory) settle(ctx context.Context) error {
 
 // fence stores fences until ctx ends.
 func (d *directory) fence(ctx context.Context) {
-	stuck := uint64(0) // progress of the mirror when a fence did not come back
 	for n := uint64(1); ; n++ {
 		select {
 		case <-d.fences.poke:
 		case <-ctx.Done():
 			return
 		}
-		r := d.fences.take()
-		if r == nil {
-			continue
+		if r := d.fences.take(); r != nil {
+			r.err = d.pass(ctx, n)
+			close(r.done)
 		}
-		stored, err := d.pass(ctx, n)
-		if err != nil && stored {
-			progress := d.mirror.progress()
-			if progress == stuck {
-				d.mirror.again()
-			}
-			stuck = progress
-		}
-		r.err = err
-		close(r.done)
 	}
 }
 
-// pass stores a fence and waits until the mirror has come to it.
-func (d *directory) pass(ctx context.Context, n uint64) (stored bool, err error) {
+// pass stores a fence and waits until the mirror has come to it. A mirror that stands still reads from a server that
+// is gone, perhaps, and is begun anew.
+func (d *directory) pass(ctx context.Context, n uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
 	m := d.message(d.base+"f."+d.process, strconv.AppendUint(nil, n, 10))
 	m.Header = nats.Header{headerTTL: {overFor.String()}}
 	if _, err := d.log.publish(ctx, m); err != nil {
-		return false, fmt.Errorf("%w: %w", transport.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", transport.ErrUnavailable, err)
 	}
-	if err := d.mirror.wait(ctx, func() bool { return d.mirror.fence >= n }); err != nil {
-		return true, fmt.Errorf("%w: what was stored is not read yet", transport.ErrUnavailable)
+	come := func() bool { return d.mirror.fence >= n }
+	before := d.mirror.progress()
+	first, cancelFirst := context.WithTimeout(ctx, stillPatience)
+	err := d.mirror.wait(first, come)
+	cancelFirst()
+	if err == nil {
+		return nil
 	}
-	return true, nil
+	if d.mirror.progress() == before {
+		d.mirror.again()
+	}
+	if err := d.mirror.wait(ctx, come); err != nil {
+		return fmt.Errorf("%w: what was stored is not read yet", transport.ErrUnavailable)
+	}
+	return nil
 }

@@ -89,8 +89,9 @@ var (
 )
 
 const (
-	listPatience  = 2 * time.Second // for a fence to come back
-	leavePatience = 2 * time.Second // for what Close takes out
+	listPatience  = 2 * time.Second        // for a fence to come back
+	stillPatience = 700 * time.Millisecond // of these, for a mirror that reads nothing
+	leavePatience = 2 * time.Second        // for what Close takes out
 )
 
 // Attend begins to keep the directory; see transport.Directory.

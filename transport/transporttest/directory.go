@@ -385,10 +385,15 @@ func testKilledNode(t *testing.T, impl Directories) {
 	}
 }
 
-// mustBid fails the test unless the log has these farewells, each once.
+// mustBid waits until the log has these farewells, and fails the test unless it has each once and no others. Who is
+// dead is off the list before that is told.
 func mustBid(t *testing.T, tr transport.Transport, want map[string]int) {
 	t.Helper()
-	got := farewells(t, tr)
+	var got map[string]int
+	eventually(t, "the farewells are in the log", beyondLease, func() bool {
+		got = farewells(t, tr)
+		return len(got) >= len(want)
+	})
 	for data := range want {
 		if got[data] != 1 {
 			t.Errorf("the log has %d times %q, want it once", got[data], data)
@@ -422,7 +427,10 @@ func testLostNode(t *testing.T, impl Directories) {
 			want[u.Data] = 1
 		}
 	}
-	mustBid(t, a.log, want) // before it was told
+	if got := farewells(t, a.log); len(got) != len(want) {
+		t.Errorf("it was told when the log had %d farewells of %d", len(got), len(want))
+	}
+	mustBid(t, a.log, want)
 	b.leaves(t, leaves, false)
 	b.enter(t, lost)
 	mustList(t, nodes, stays, lost)
