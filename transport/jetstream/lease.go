@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // term is a name under which this node keeps its presences.
@@ -188,12 +186,16 @@ func (d *directory) herald(ctx context.Context) {
 	}
 }
 
-// quit takes out what this node has entered. All who look at the term's record drop what it had, at once; then the
-// connections are deleted.
+// quit takes out what this node has entered. Once the term is left, nobody lists it; then its connections go, one by
+// one, and what is not done in time the others do.
 func (d *directory) quit(ctx context.Context) {
 	d.mu.Lock()
 	t := d.term
 	d.term = nil
+	var list []wrong
+	for _, r := range d.records {
+		list = append(list, wrong{subject: r.subject, seq: r.seq})
+	}
 	d.mu.Unlock()
 	if t == nil {
 		return
@@ -202,20 +204,9 @@ func (d *directory) quit(ctx context.Context) {
 	defer cancel()
 	_, err := d.log.publish(ctx, d.replacing(d.lease(t.name), t.seq, stateLeft, d.log.opts.Node, overFor))
 	if err == nil {
-		err = d.purge(ctx, t.name)
+		err = together(list, sweepMost, func(w wrong) error { return d.bare(ctx, w.subject, w.seq) })
 	}
 	if err != nil && !refused(err) { // the lease runs out, and the others see to it
 		d.log.opts.Logger.Warn("this node's subscribers are not taken out of the directory", slog.Any("error", err))
 	}
-}
-
-// purge deletes the connections of a term that was left, if there are any.
-func (d *directory) purge(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, leavePatience)
-	defer cancel()
-	s, err := d.log.js.Stream(ctx, presenceName(d.log.opts.Prefix))
-	if err != nil {
-		return err
-	}
-	return s.Purge(ctx, jetstream.WithPurgeSubject(d.connection(name, ">")))
 }

@@ -76,8 +76,6 @@ var _ transport.Transport = (*Log)(nil)
 type counters struct {
 	appends, appendErrors, appendRetries, followed, windowHits, windowMisses atomic.Uint64
 	appendNanos                                                              atomic.Int64
-
-	claims atomic.Uint64 // terms of dead nodes that were this one's to sweep
 }
 
 // Open opens the log, or makes it; see Options for where. ctx bounds the opening only: where other nodes or

@@ -34,7 +34,6 @@ type termView struct {
 	held      map[string]*held // by connection
 	state, by string           // of the term; empty when that is not known
 	seen      time.Time        // when that was read
-	leftover  bool             // it was left with connections, which may still be in the stream
 }
 
 // held is a connection.
@@ -103,7 +102,9 @@ func (m *mirror) apply(subject, process string, header nats.Header, data []byte,
 	case "c":
 		m.connection(name, key, header, data, seq)
 	case "n":
-		m.lease(name, header, seq)
+		v := m.term(name)
+		v.state, v.by = stateOf(header)
+		v.seen = time.Now()
 	case "f":
 		if n, err := strconv.ParseUint(string(data), 10, 64); err == nil && name == process {
 			m.fence = max(m.fence, n)
@@ -137,21 +138,6 @@ func (m *mirror) connection(name, key string, header nats.Header, data []byte, s
 	}
 }
 
-func (m *mirror) lease(name string, header nats.Header, seq uint64) {
-	v := m.term(name)
-	v.state, v.by = stateOf(header)
-	v.seen = time.Now()
-	if v.state != stateLeft {
-		return
-	}
-	for key, h := range v.held {
-		if h.seq < seq {
-			delete(v.held, key)
-			v.leftover = true
-		}
-	}
-}
-
 // list returns who is present.
 func (m *mirror) list() []transport.Presence {
 	m.mu.Lock()
@@ -161,6 +147,9 @@ func (m *mirror) list() []transport.Presence {
 	}
 	all := make([]*held, 0, n)
 	for _, v := range m.terms {
+		if v.state == stateLeft {
+			continue
+		}
 		for _, h := range v.held {
 			if !h.dying {
 				all = append(all, h)
@@ -203,39 +192,23 @@ func (m *mirror) some(name string, n int) map[string]*held {
 	return some
 }
 
-// suspect is a term whose connections may be for somebody to take out.
-type suspect struct {
-	name      string
-	connected bool // it has connections
-}
-
-// suspects returns the terms of which nothing was heard for quiet, or all, but for the one that is this node's. It
-// forgets those that have nothing, and of which nothing was heard for forgotten.
-func (m *mirror) suspects(own string, all bool, quiet, forgotten time.Duration) []suspect {
+// suspects returns the terms with connections of which nothing was heard for quiet, or all, but for the one that is
+// this node's. It forgets those without, of which nothing was heard for forgotten.
+func (m *mirror) suspects(own string, all bool, quiet, forgotten time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []suspect
+	var names []string
 	for name, v := range m.terms {
-		s := suspect{name: name, connected: len(v.held) > 0}
-		heard := !v.seen.IsZero() && time.Since(v.seen) < quiet && (v.state == stateAlive || v.state == stateSweep)
+		silent := v.state == "" || v.state == stateSwept || time.Since(v.seen) >= quiet
 		switch {
 		case name == own:
-		case v.leftover, s.connected && (!heard || all):
-			found = append(found, s)
-		case !s.connected && time.Since(v.seen) > forgotten:
+		case len(v.held) > 0 && (silent || all):
+			names = append(names, name)
+		case len(v.held) == 0 && time.Since(v.seen) > forgotten:
 			delete(m.terms, name)
 		}
 	}
-	return found
-}
-
-// disposed notes that what was left over of a term is gone from the stream, too.
-func (m *mirror) disposed(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if v := m.terms[name]; v != nil {
-		v.leftover = false
-	}
+	return names
 }
 
 // own returns where the connections of this node's term stand, and whether it is alive.

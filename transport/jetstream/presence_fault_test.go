@@ -257,17 +257,35 @@ func nodesOn(t *testing.T, s *servers, prefix string, n int) (logs []*Log, lost 
 func TestOneOfManySweeps(t *testing.T) {
 	s, prefix := sharedServers(t)
 	logs, _ := nodesOn(t, s, prefix, 5)
-	enter(t, logs[4], 0, 1200) // more than are cleared under one renewal
-	logs[4].nc.Close()
-	eventually(t, "it is cleared away", func() bool { return lists(t, logs[0], 0, 0) })
-	eventually(t, "the sweep has ended", func() bool {
-		claims := uint64(0)
-		for _, l := range logs {
-			claims += l.counters.claims.Load()
+	for round := range 20 { // of four who claim a term, one gets it
+		name := fmt.Sprintf("term%d", round)
+		outcomes := make([]error, 4)
+		var wg sync.WaitGroup
+		for i := range outcomes {
+			wg.Go(func() {
+				_, outcomes[i] = logs[i].attendance.directory.claim(t.Context(), name, 0, time.Now().Add(time.Minute))
+			})
 		}
-		return claims == 1
-	})
-	mustTell(t, logs[0], 0, 1200)
+		wg.Wait()
+		won := 0
+		for _, err := range outcomes {
+			switch {
+			case err == nil:
+				won++
+			case !refused(err):
+				t.Errorf("claim: %v", err)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d have claimed the term", won)
+		}
+	}
+	enter(t, logs[4], 0, 600) // more than are cleared under one renewal
+	victim := logs[4].attendance.directory.ownTerm()
+	logs[4].nc.Close()
+	eventually(t, "it is cleared away", func() bool { return logs[0].attendance.directory.mirror.count(victim) == 0 })
+	mustTell(t, logs[0], 0, 600)
+	mustList(t, logs[0], 0, 0)
 }
 
 // TestASweeperThatDiesIsReplaced: what it has begun, another ends, and nothing is told twice.

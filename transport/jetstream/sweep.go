@@ -31,9 +31,9 @@ func (d *directory) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, s := range d.mirror.suspects(d.ownTerm(), !d.log.opts.clustered(), 2*d.times.refresh, 2*d.times.ttl) {
-			if err := d.examine(ctx, s); err != nil && ctx.Err() == nil {
-				d.log.opts.Logger.Debug("a term is not cleared", slog.String("term", s.name), slog.Any("error", err))
+		for _, name := range d.mirror.suspects(d.ownTerm(), !d.log.opts.clustered(), 2*d.times.refresh, 2*d.times.ttl) {
+			if err := d.examine(ctx, name); err != nil && ctx.Err() == nil {
+				d.log.opts.Logger.Debug("a term is not cleared", slog.String("term", name), slog.Any("error", err))
 			}
 		}
 		if time.Since(tidied) >= d.times.tidy {
@@ -54,34 +54,29 @@ func (d *directory) ownTerm() string {
 }
 
 // examine asks the leader whether a term is over, and takes its connections out if this falls to this node.
-func (d *directory) examine(ctx context.Context, s suspect) error {
-	now, err := d.ask(ctx, d.lease(s.name))
-	if err != nil {
-		return err
-	}
+func (d *directory) examine(ctx context.Context, name string) error {
+	now, err := d.ask(ctx, d.lease(name))
 	switch {
+	case err != nil:
+		return err
 	case now.state == stateLeft:
-		return d.dispose(ctx, s.name)
-	case !s.connected:
-		d.mirror.disposed(s.name) // long ago
-		return nil
+		return d.dispose(ctx, name)
 	case now.state == stateAlive && d.log.opts.clustered(), // else it is of a process that was here before this one
 		now.state == stateSweep && now.by != d.process, // else the sweep was broken off
 		!d.maySweep():
 		return nil
 	}
 	sent := time.Now()
-	claim, err := d.claim(ctx, s.name, now.seq, sent)
+	claim, err := d.claim(ctx, name, now.seq, sent)
 	if refused(err) {
 		return nil // somebody else has
 	}
 	if err != nil {
 		return err
 	}
-	d.log.counters.claims.Add(1)
-	n, err := d.sweep(ctx, s.name, claim)
+	n, err := d.sweep(ctx, name, claim)
 	d.log.opts.Logger.Info("subscribers of a node that has ended were taken out",
-		slog.String("term", s.name), slog.Int("connections", n), slog.Any("error", err))
+		slog.String("term", name), slog.Int("connections", n), slog.Any("error", err))
 	return err
 }
 
@@ -195,21 +190,13 @@ func farewellNonce(name, key string, i int) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// dispose takes out what a node has left behind that has ended politely.
+// dispose takes out what a node has left behind that has ended politely, a part of it.
 func (d *directory) dispose(ctx context.Context, name string) error {
 	var list []grave
-	for key, h := range d.mirror.some(name, sweepBatch) { // written after it had left
+	for key, h := range d.mirror.some(name, sweepBatch) {
 		list = append(list, grave{key, h})
 	}
-	err := together(list, sweepMost, func(g grave) error { return d.bare(ctx, d.connection(name, g.key), g.seq) })
-	if err != nil {
-		return err
-	}
-	if err := d.purge(ctx, name); err != nil {
-		return err
-	}
-	d.mirror.disposed(name)
-	return nil
+	return together(list, sweepMost, func(g grave) error { return d.bare(ctx, d.connection(name, g.key), g.seq) })
 }
 
 // together calls f for all items, up to most at a time, and returns the first error, after which it begins no more.
