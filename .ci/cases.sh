@@ -8,7 +8,7 @@ cases=$(cd "${1:?the folder of the cases}" && pwd)
 . .ci/lib.sh
 
 start_hub --anonymous --subscriptions
-CINNABAR_KEY=$HUB_KEY ./cinnabar conformance "$HUB_URL" --anonymous
+CINNABAR_KEY=$HUB_KEY ./cinnabar conformance "$HUB_URL" --anonymous --subscriptions
 (cd "$cases" && go test -count=1 -v ./...) | tee "$scratch/cases.out" | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 ran=$(grep -cE '^--- PASS: TestC[0-9]+' "$scratch/cases.out" || true)

@@ -41,8 +41,8 @@ const (
 
 // notHere are the cases of the classic generation that this package does not decide.
 var notHere = map[string]string{
-	"JWT-060": "subscription API",
-	"JWT-061": "subscription API",
+	"JWT-060": "subscription API: package hub runs it",
+	"JWT-061": "subscription API: package hub runs it",
 }
 
 // waitForDraft08 are mixed cases whose token is accepted once draft-08 arrives; until then it is refused.

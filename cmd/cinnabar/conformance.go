@@ -29,6 +29,7 @@ are skipped unless the flags below say that it was. Ends with 1 if a case failed
 	subscriber.bind(cmd, "subscriber-key", "CINNABAR_KEY", "`secret` of the subscriber role")
 	f := cmd.Flags()
 	f.BoolVar(&target.Anonymous, "anonymous", false, "the hub takes anonymous subscribers")
+	f.BoolVar(&target.Subscriptions, "subscriptions", false, "the hub keeps the list of active subscriptions")
 	f.StringVar(&target.AllowOrigin, "allow-origin", "", "an `origin` listed in the hub's cors-origin")
 	f.StringVar(&target.PublishOrigin, "publish-origin", "", "an `origin` listed in the hub's publish-origin")
 	f.StringVar(&target.Origin, "origin", "", "the hub's own public `origin`, when it is not the one of URL")

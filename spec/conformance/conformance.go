@@ -35,6 +35,8 @@ type Target struct {
 	PublishOrigin string // an origin listed in publish-origin; empty skips the cases that need it
 	Origin        string // the hub's own public origin; empty = the origin of URL
 
+	Subscriptions bool // the hub keeps the list of active subscriptions; false skips the cases that need it
+
 	Heartbeat    time.Duration // the hub's heartbeat; 0 skips the cases that need a short one
 	Lifetime     time.Duration // the hub's maximum connection lifetime; 0 skips the cases that need a short one
 	WriteTimeout time.Duration // the hub's write timeout; 0 skips the cases that stall a reader
@@ -70,7 +72,7 @@ func Cases() []Case {
 		subscribeCases(), streamHeadCases(), lifetimeCases(), matchCases(),
 		publishCases(), publishFieldCases(), wireCases(),
 		carrierCases(), tokenCases(), claimCases(),
-		errorCases(), resumeCases(), cursorCases(), corsCases(), csrfCases(), limitCases(), regressionCases(),
+		errorCases(), resumeCases(), cursorCases(), corsCases(), csrfCases(), presenceCases(), limitCases(), regressionCases(),
 	)
 }
 

@@ -53,7 +53,7 @@ func TestNoCaseHoldsForAServerThatIsNoHub(t *testing.T) {
 			target := Target{
 				URL: s.URL + "/.well-known/mercure", PublisherKey: "a key", SubscriberKey: "another key", Wait: 150 * time.Millisecond, Concurrency: 16,
 				AllowOrigin: "https://a.example", PublishOrigin: "https://b.example", Heartbeat: time.Millisecond, Lifetime: 100 * time.Millisecond,
-				WriteTimeout: 10 * time.Millisecond, History: 3,
+				WriteTimeout: 10 * time.Millisecond, History: 3, Subscriptions: true,
 			}
 			_, err := Run(t.Context(), target, func(r Result) {
 				if r.Err == nil && (name != "an empty stream" || !onlyTheHead[r.Case.Name]) {

@@ -55,7 +55,7 @@ func startHub(t *testing.T, change func(*app.Config)) (*app.App, conformance.Tar
 	})
 	return hub, conformance.Target{
 		URL: hub.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey,
-		Anonymous: cfg.Anonymous, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
+		Anonymous: cfg.Anonymous, Subscriptions: cfg.Subscriptions, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
 	}
 }
 
@@ -89,8 +89,8 @@ func judge(t *testing.T, target conformance.Target, cases []conformance.Case) {
 
 func TestTheHubConforms(t *testing.T) {
 	for name, change := range map[string]func(*app.Config){
-		"memory":    func(c *app.Config) { c.Transport, c.Anonymous = "memory", true },
-		"jetstream": func(c *app.Config) { c.Transport = "jetstream" },
+		"memory":    func(c *app.Config) { c.Transport, c.Anonymous, c.Subscriptions = "memory", true, true },
+		"jetstream": func(c *app.Config) { c.Transport, c.Subscriptions = "jetstream", true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, target := startHub(t, change)
@@ -108,7 +108,7 @@ func TestTheHubConformsOverTLS(t *testing.T) {
 }
 
 func TestTheHubConformsOverHTTP2(t *testing.T) {
-	_, target := startHub(t, func(c *app.Config) { c.Transport = "memory" })
+	_, target := startHub(t, func(c *app.Config) { c.Transport, c.Subscriptions = "memory", true })
 	var two http.Protocols
 	two.SetUnencryptedHTTP2(true)
 	target.HTTP = &http.Client{Transport: &http.Transport{DisableCompression: true, Protocols: &two}}
