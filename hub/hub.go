@@ -226,6 +226,9 @@ func (h *Hub) Ready(ctx context.Context) error {
 	if err := h.o.Transport.Ready(ctx); err != nil {
 		return fmt.Errorf("transport: %w", err)
 	}
+	if h.presence != nil && !h.presence.ready() {
+		return errors.New("the list of subscribers is not complete yet")
+	}
 	return nil
 }
 

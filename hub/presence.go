@@ -260,11 +260,10 @@ func (p *presence) left(m *member, there bool) {
 func (p *presence) appended(m *member, s step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch s {
-	case stepActive:
+	if s == stepActive {
 		m.told++
 		m.unsure = false
-	case stepInactive:
+	} else {
 		m.bye--
 	}
 }

@@ -187,11 +187,11 @@ func TestListValidators(t *testing.T) {
 			}
 		}
 	}
-	if res := n.api(http.MethodGet, "/x/y", "X-Grant", "*", "If-None-Match", tag); res.StatusCode != 404 {
+	if res := n.api(http.MethodGet, "/x/y", "X-Grant", "*", "If-None-Match", tag); res.StatusCode != http.StatusNotFound {
 		t.Errorf("a subscription that is not there: %d", res.StatusCode)
 	}
 	n.publish("topic", "x", "data", "y")
-	if res := n.api(http.MethodGet, "", "X-Grant", "*", "If-None-Match", tag); res.StatusCode != 200 {
+	if res := n.api(http.MethodGet, "", "X-Grant", "*", "If-None-Match", tag); res.StatusCode != http.StatusOK {
 		t.Errorf("after another update: %d", res.StatusCode)
 	}
 }
@@ -201,15 +201,15 @@ func TestListMethods(t *testing.T) {
 	n := startNode(t, func(o *Options) { o.Directory, o.CORSOrigins = newDirectory(), []string{"https://app.example"} })
 	for _, path := range []string{"", "/a", "/a/b"} {
 		for _, method := range []string{http.MethodPost, http.MethodDelete, "FOO"} {
-			if res := n.api(method, path, "X-Grant", "*"); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
+			if res := n.api(method, path, "X-Grant", "*"); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
 				t.Errorf("%s %s: %d, Allow %q", method, path, res.StatusCode, res.Header.Get("Allow"))
 			}
 		}
-		if res := n.api(http.MethodOptions, path); res.StatusCode != 204 || res.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
+		if res := n.api(http.MethodOptions, path); res.StatusCode != http.StatusNoContent || res.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
 			t.Errorf("OPTIONS %s: %d, Allow %q", path, res.StatusCode, res.Header.Get("Allow"))
 		}
 		res := n.api(http.MethodOptions, path, "Origin", "https://app.example", "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "authorization,if-none-match")
-		if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" || !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "if-none-match") {
+		if res.StatusCode != http.StatusNoContent || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" || !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "if-none-match") {
 			t.Errorf("preflight %s: %d %v", path, res.StatusCode, res.Header)
 		}
 		res = n.api(http.MethodGet, path, "Origin", "https://app.example")
@@ -217,7 +217,7 @@ func TestListMethods(t *testing.T) {
 			t.Errorf("exposed: %v", res.Header)
 		}
 	}
-	if res := n.api(http.MethodDelete, "x"); res.StatusCode != 404 {
+	if res := n.api(http.MethodDelete, "x"); res.StatusCode != http.StatusNotFound {
 		t.Errorf("another path: %d", res.StatusCode)
 	}
 }

@@ -72,11 +72,16 @@ func escaped(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+
 
 // listURL is a URL of the subscription API.
 func (p *Probe) listURL(segments ...string) string {
-	u := p.URL + "/subscriptions"
+	return p.URL + listPath(segments...)
+}
+
+// listPath is a path of the subscription API below the hub's.
+func listPath(segments ...string) string {
+	path := []string{"/subscriptions"}
 	for _, s := range segments {
-		u += "/" + escaped(s)
+		path = append(path, escaped(s))
 	}
-	return u
+	return strings.Join(path, "/")
 }
 
 // list reads the list of a selector.
@@ -250,10 +255,7 @@ func presenceDocuments(ctx context.Context, p *Probe) {
 			continue
 		}
 		var c collection
-		want := p.hubPath() + "/subscriptions"
-		for _, s := range segments {
-			want += "/" + escaped(s)
-		}
+		want := p.hubPath() + listPath(segments...)
 		if err := json.Unmarshal([]byte(a.body), &c); err != nil || c.Context != "https://mercure.rocks/" || c.Type != "Subscriptions" || c.ID != want {
 			p.Errorf("ACT-17: %s: %v, @context %q, type %q, id %q, want id %q", what, err, c.Context, c.Type, c.ID, want)
 		}
