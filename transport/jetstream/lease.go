@@ -202,11 +202,36 @@ func (d *directory) quit(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
-	_, err := d.log.publish(ctx, d.replacing(d.lease(t.name), t.seq, stateLeft, d.log.opts.Node, overFor))
+	err := d.resign(ctx, t)
 	if err == nil {
 		err = together(list, sweepMost, func(w wrong) error { return d.bare(ctx, w.subject, w.seq) })
 	}
-	if err != nil && !refused(err) { // the lease runs out, and the others see to it
+	if err != nil { // the lease runs out, and the others see to it
 		d.log.opts.Logger.Warn("this node's subscribers are not taken out of the directory", slog.Any("error", err))
+	}
+}
+
+// resign ends the lease of t. A refresh that was under way when this node began to close may have been the last to
+// be written.
+func (d *directory) resign(ctx context.Context, t *term) error {
+	for {
+		_, err := d.log.publish(ctx, d.replacing(d.lease(t.name), t.seq, stateLeft, d.log.opts.Node, overFor))
+		if !refused(err) {
+			return err
+		}
+		now, err := d.ask(ctx, d.lease(t.name))
+		switch {
+		case err != nil:
+			return err
+		case now.state == stateLeft:
+			return nil
+		case now.seq != 0 && now.state != stateAlive:
+			return errLost
+		case now.seq == t.seq:
+			if err := d.pause(ctx, lagPause); err != nil {
+				return err
+			}
+		}
+		t.seq = now.seq
 	}
 }

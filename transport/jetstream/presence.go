@@ -71,6 +71,7 @@ type record struct {
 
 	// guarded by directory.mu
 	seq     uint64 // of its message; 0 while it is being entered
+	failed  bool   // Enter has failed, and may have been carried out all the same
 	leaving bool
 }
 
@@ -258,10 +259,8 @@ func (d *directory) enter(ctx context.Context, p transport.Presence) error {
 	a, err := d.log.publish(ctx, m)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil { // it may be stored all the same: tidy takes it out
-		if d.records[key] == r {
-			delete(d.records, key)
-		}
+	if err != nil { // Leave, or tidy, takes out what is stored all the same
+		r.failed = true
 		return err
 	}
 	r.seq = a.Sequence
@@ -328,12 +327,9 @@ func (d *directory) leave(ctx context.Context, key string) (bool, error) {
 		return false, context.Cause(ctx)
 	}
 	d.mu.Lock()
-	seq := r.seq
+	seq, current := r.seq, d.term != nil && d.term.name == r.term
 	r.leaving = true // until it is known to be out: what this node has taken out counts as having been there
 	d.mu.Unlock()
-	if seq == 0 { // it could not be entered
-		return false, nil
-	}
 	outcome, err := d.takeOut(ctx, r.subject, seq, r.term)
 	if err != nil {
 		return false, err
@@ -344,9 +340,9 @@ func (d *directory) leave(ctx context.Context, key string) (bool, error) {
 		return false, nil // another Leave has
 	}
 	delete(d.records, key)
-	// the stream was made anew: it was there, and nobody else knew of it
-	vanished := outcome == wasAbsent && d.term != nil && d.term.name == r.term
-	return outcome == takenOut || vanished, nil
+	// absent from a term that goes on: the stream was made anew, and nobody else knew of it
+	there := outcome == takenOut || outcome == wasAbsent && current
+	return there && !r.failed, nil
 }
 
 // List returns everybody; see transport.Directory.

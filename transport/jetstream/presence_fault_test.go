@@ -221,6 +221,50 @@ func TestWhatAFailedCallHasDoneIsUndone(t *testing.T) {
 	mustTell(t, l, 0, 0)
 }
 
+// TestWhoeverCouldNotEnterLeaves: what is stored of an Enter that has failed is not listed any more when Leave returns,
+// and has not been there, as nobody was told of it.
+func TestWhoeverCouldNotEnterLeaves(t *testing.T) {
+	t.Parallel()
+	quiet := shortLease
+	quiet.tidy = time.Hour
+	l := open(t, Options{Dir: t.TempDir(), lease: quiet})
+	attend(t, l, nil)
+	enter(t, l, 0, 2)
+	d := l.attendance.directory
+	d.mu.Lock()
+	r := d.records[hash(somebody(0).Subscriber)]
+	r.seq, r.failed = 0, true // as if the acknowledgement had not come
+	d.mu.Unlock()
+	if there, err := l.Leave(t.Context(), somebody(0).Subscriber); err != nil || there {
+		t.Errorf("leave: %v, %v", there, err)
+	}
+	mustList(t, l, 1, 2)
+	enter(t, l, 0, 1)
+	mustList(t, l, 0, 2)
+}
+
+// TestANodeLeavesWhateverItsLastRefreshHasDone: Close comes while one is under way.
+func TestANodeLeavesWhateverItsLastRefreshHasDone(t *testing.T) {
+	s, prefix := sharedServers(t)
+	logs, _ := nodesOn(t, s, prefix, 2)
+	enter(t, logs[1], 0, 5)
+	d := logs[1].attendance.directory
+	name := d.ownTerm()
+	d.end(transport.ErrClosed)
+	d.work.Wait()
+	if _, err := logs[1].publish(t.Context(), d.replacing(d.lease(d.term.name), d.term.seq, stateAlive, "", d.times.ttl)); err != nil {
+		t.Fatal(err) // stored, and its acknowledgement is not waited for
+	}
+	if err := logs[1].Close(background(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustList(t, logs[0], 0, 0)
+	if n := logs[0].attendance.directory.mirror.count(name); n > 0 {
+		t.Errorf("%d connections are left in the stream", n)
+	}
+	mustTell(t, logs[0], 0, 0)
+}
+
 // TestAStandaloneHubThatDiedIsClearedAwayWhenItStartsAgain does not wait for a lease: nobody else can be there.
 func TestAStandaloneHubThatDiedIsClearedAwayWhenItStartsAgain(t *testing.T) {
 	t.Parallel()

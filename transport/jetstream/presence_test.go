@@ -13,7 +13,7 @@ import (
 )
 
 // shortLease lets a test wait for the death of a node.
-var shortLease = leaseTimes{ttl: 2 * time.Second, refresh: 400 * time.Millisecond, look: 100 * time.Millisecond, tidy: 500 * time.Millisecond}
+var shortLease = leaseTimes{ttl: 3 * time.Second, refresh: 400 * time.Millisecond, look: 100 * time.Millisecond, tidy: 500 * time.Millisecond}
 
 func TestDirectory(t *testing.T) {
 	t.Parallel()

@@ -147,8 +147,8 @@ const (
 	wasAbsent                    // a while ago, or it has never been there
 )
 
-// takeOut replaces the connection at subject, which was last known to stand at seq, by its absence. It is tried again
-// until it is known who has.
+// takeOut replaces the connection at subject, which was last known to stand at seq, 0 for nowhere, by its absence. It
+// is tried again until it is known who has. What was not there is marked as absent, too: it may be on its way.
 func (d *directory) takeOut(ctx context.Context, subject string, seq uint64, by string) (outcome, error) {
 	for began := time.Now(); ; {
 		_, err := d.log.publish(ctx, d.replacing(subject, seq, stateGone, by, goneFor))

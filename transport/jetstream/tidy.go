@@ -20,7 +20,7 @@ func (d *directory) tidy(ctx context.Context) {
 	want := map[string]*record{}
 	if t != nil {
 		for key, r := range d.records {
-			if r.seq > 0 && !r.leaving && r.term == t.name {
+			if r.wanted(t) && r.seq > 0 {
 				want[key] = r
 			}
 		}
@@ -48,17 +48,20 @@ func (d *directory) compare(t *term, want map[string]*record, have map[string]ui
 	defer d.mu.Unlock()
 	var list []wrong
 	for key, seq := range have {
-		if r := d.records[key]; r == nil || r.leaving || r.term != t.name {
+		if r := d.records[key]; r == nil || !r.wanted(t) {
 			list = append(list, wrong{subject: d.connection(t.name, key), seq: seq})
 		}
 	}
 	for key, r := range want {
-		if _, there := have[key]; !there && !r.leaving && d.records[key] == r {
+		if _, there := have[key]; !there && r.wanted(t) && d.records[key] == r {
 			list = append(list, wrong{missing: r})
 		}
 	}
 	return list
 }
+
+// wanted reports whether r is to be listed under the term t. Called with directory.mu held.
+func (r *record) wanted(t *term) bool { return !r.leaving && !r.failed && r.term == t.name }
 
 func (d *directory) correct(ctx context.Context, t *term, w wrong) error {
 	if w.missing == nil {
@@ -72,9 +75,9 @@ func (d *directory) correct(ctx context.Context, t *term, w wrong) error {
 		return err
 	}
 	d.mu.Lock()
-	leaving := r.leaving
+	wanted := r.wanted(t)
 	d.mu.Unlock()
-	if leaving {
+	if !wanted {
 		return nil
 	}
 	a, err := d.log.publish(ctx, d.message(r.subject, body))
