@@ -101,8 +101,12 @@ func (h *Hub) Drain(ctx context.Context, spread time.Duration) error {
 	}
 	select {
 	case <-idle:
-		if h.presence != nil {
-			h.presence.settle(ctx, false)
+		if h.presence == nil {
+			return nil
+		}
+		h.presence.settle(ctx, false)
+		if err := context.Cause(ctx); err != nil {
+			return fmt.Errorf("hub: drain: %w", err)
 		}
 		return nil
 	case <-ctx.Done():

@@ -246,6 +246,9 @@ func (p *presence) settle(ctx context.Context, closing bool) {
 				continue
 			}
 		}
+		if errors.Is(context.Cause(ctx), ErrUndrained) {
+			return
+		}
 		p.mu.Lock()
 		p.hub.log.Warn("not all ends of subscriptions could be told", "left", len(p.waiting)+p.running)
 		p.mu.Unlock()
