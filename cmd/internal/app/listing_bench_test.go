@@ -38,6 +38,12 @@ func BenchmarkListOf30000(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	for {
+		if _, err := a.directory().List(b.Context()); err == nil {
+			break // the hub attends to it
+		}
+		time.Sleep(time.Millisecond)
+	}
 	enter(b, a, subscribers)
 	b.ReportAllocs()
 	for b.Loop() {
