@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -167,9 +168,7 @@ func post(t *testing.T, o admin.Options, body string, header http.Header) *httpt
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/subscribers/disconnect", strings.NewReader(body))
 	r.Host = "127.0.0.1:3001"
-	for k, v := range header {
-		r.Header[k] = v
-	}
+	maps.Copy(r.Header, header)
 	admin.Handler(o).ServeHTTP(w, r)
 	return w
 }

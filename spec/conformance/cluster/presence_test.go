@@ -103,12 +103,12 @@ func comeAndGo(t *testing.T, a *audience, hubs []string, watching *watcher) {
 			for n := 0; ctx.Err() == nil; n++ {
 				visit, leave := context.WithCancel(ctx)
 				tried.Add(1)
-				err := a.sit(visit, hubs[rand.IntN(len(hubs))], fmt.Sprint("visiting/", c, "-", n)) //nolint:gosec // no secret
+				err := a.sit(visit, hubs[rand.IntN(len(hubs))], fmt.Sprint("visiting/", c, "-", n))
 				switch {
 				case err == nil:
 					opened.Add(1)
 					select {
-					case <-time.After(10*time.Millisecond + rand.N(200*time.Millisecond)): //nolint:gosec // no secret
+					case <-time.After(10*time.Millisecond + rand.N(200*time.Millisecond)):
 					case <-ctx.Done():
 					}
 				case ctx.Err() == nil && !errors.Is(err, context.Canceled):
