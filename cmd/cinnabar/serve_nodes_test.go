@@ -4,12 +4,15 @@ package main
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -100,6 +103,7 @@ func TestThreeNodesOnALaptop(t *testing.T) {
 	}
 	l.publish(t, 2, "second")
 	l.publish(t, 1, "third")
+	l.listed(t)
 	l.signal(t, syscall.SIGHUP)
 	l.await(t, "RELOADING=1")
 	l.await(t, "READY=1")
@@ -123,4 +127,41 @@ func TestThreeNodesOnALaptop(t *testing.T) {
 	again := startLaptop(t, dir)
 	again.token = l.token // what was printed stays valid
 	again.receive(t, 2, id, func() { again.publish(t, 3, "fourth") }, "second", "third", "fourth")
+}
+
+// listed subscribes at one node and reads the list of subscribers at another: --dev keeps it.
+func (l *laptop) listed(t *testing.T) {
+	t.Helper()
+	const room = "https://example.com/a room"
+	ctx, cancel := context.WithTimeout(t.Context(), scriptPatience)
+	path := spec.DefaultHubPath + spec.SubscriptionsPath + "/https%3A%2F%2Fexample.com%2Fa%20room"
+	var staying sync.WaitGroup
+	defer staying.Wait()
+	defer cancel()
+	events := client.Subscriber{URL: l.urls[1], Token: l.token, Topics: []string{path + "/{subscriber}"}}
+	events.OnOpen = func(client.Open) {
+		events.OnOpen = nil
+		stay := client.Subscriber{URL: l.urls[0], Token: l.token, Topics: []string{room}}
+		staying.Go(func() { _ = stay.Run(ctx, func(sse.Event) error { return nil }) }) // until ctx ends
+	}
+	err := events.Run(ctx, func(sse.Event) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(l.urls[2], spec.DefaultHubPath)+path, http.NoBody)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+l.token)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK || strings.Count(string(body), `"active":true`) != 1 || !strings.Contains(string(body), `"topic":"`+room+`"`) {
+			t.Errorf("the list of node 3: status %d, %v: %s", res.StatusCode, err, body)
+		}
+		return client.ErrStop
+	})
+	if err != nil {
+		t.Errorf("events of subscriptions at node 2: %v", err)
+	}
 }

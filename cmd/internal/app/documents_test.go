@@ -147,7 +147,7 @@ func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 		for _, name := range variable.FindAllString(text, -1) {
 			seen++
 			setting := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "CINNABAR_"), "_", "-"))
-			other := []string{"admin", "hub", "token", "key", "public-vectors", "cluster", "test-logs"} // the last ones of tests
+			other := []string{"admin", "hub", "token", "key", "public-vectors", "bench", "cluster", "test-logs"} // the last ones of tests
 			if serve.Lookup(setting) == nil && !slices.Contains(other, setting) {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}
