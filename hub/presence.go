@@ -53,6 +53,7 @@ type member struct {
 
 	// guarded by presence.mu
 	here   bool // its stream is open, or it is held
+	fresh  bool // it has yet to be told of, even if its stream is over already
 	busy   bool // waiting, or with a worker
 	listed listing
 	epoch  uint64 // of the listing
@@ -100,7 +101,7 @@ func (p *presence) join(s *subscriber) {
 		s.member.Store(m)
 		return
 	}
-	m := &member{presence: one, here: true}
+	m := &member{presence: one, here: true, fresh: true}
 	p.members[m] = struct{}{}
 	s.member.Store(m)
 	p.enqueue(m)
@@ -132,9 +133,11 @@ func (p *presence) leave(s *subscriber, why endReason) {
 	p.part(m)
 }
 
-// part takes a member's leave. The lock is held.
+// part takes a member's leave. However short its stream was, it is told of, unless that fails, or too many wait. The lock
+// is held.
 func (p *presence) part(m *member) {
 	m.here = false
+	m.fresh = m.fresh && p.failures == 0 && len(p.waiting) < maxWaiting
 	p.enqueue(m)
 }
 
@@ -175,10 +178,12 @@ func (s step) String() string { return [...]string{"none", "enter", "active", "l
 func (p *presence) next(m *member) (s step, subscription int, epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch current := m.listed == listed && m.epoch == p.epoch; {
-	case m.here && !current:
+	current, all := m.listed == listed && m.epoch == p.epoch, len(m.presence.Selectors)
+	m.fresh = m.fresh && !(current && m.told == all)
+	switch {
+	case (m.here || m.fresh) && !current:
 		return stepEnter, 0, p.epoch
-	case m.here && m.told < len(m.presence.Selectors):
+	case (m.here || m.fresh) && m.told < all:
 		m.unsure = true
 		return stepActive, m.told, 0
 	case !m.here && m.listed != unlisted:
@@ -304,7 +309,7 @@ func (p *presence) lost() {
 	for m := range p.members {
 		if m.hold != nil {
 			p.held.drop(m)
-			m.here = false
+			m.here, m.fresh = false, false
 		}
 		p.enqueue(m)
 	}

@@ -204,6 +204,34 @@ func TestListAndCursorMissNothing(t *testing.T) {
 	}
 }
 
+// A stream that is over before anybody could write it down is told of all the same.
+//
+// Covers: ACT-02, ACT-11.
+func TestBriefStreamsAreTold(t *testing.T) {
+	d := newDirectory()
+	entering, release := make(chan struct{}, 2*workersServing), make(chan struct{})
+	d.onEnter = func(context.Context) error {
+		entering <- struct{}{}
+		<-release
+		return nil
+	}
+	n := startNode(t, withDirectory(d))
+	for range workersServing { // keep all workers busy
+		n.subscribe("topic=busy")
+		<-entering
+	}
+	watch := n.subscribe("topic="+strings.ReplaceAll(allEvents, "{/topic}", "/brief"), "X-Grant", allEvents)
+	_ = n.subscribe("topic=brief").res.Body.Close()
+	eventually(t, "the brief one has left", func() bool { return n.Connections() == workersServing+1 })
+	close(release)
+	if begin, end := watch.told(), watch.told(); !begin.Active || end.Active || begin.ID != end.ID {
+		t.Errorf("%+v, then %+v", begin, end)
+	}
+	if len(d.all()) != workersServing+1 {
+		t.Errorf("%d are listed", len(d.all()))
+	}
+}
+
 // Covers: ACT-01.
 func TestWithoutDirectoryThereIsNothing(t *testing.T) {
 	n := startNode(t, nil)

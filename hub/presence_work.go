@@ -165,6 +165,7 @@ func (p *presence) failed(ctx context.Context, m *member, s step, err error) (on
 	if ctx.Err() == nil {
 		p.hub.metrics.PresenceFailures.WithLabelValues(s.String()).Inc()
 	}
+	m.fresh = m.fresh && m.here
 	hopeless := errors.Is(err, transport.ErrClosed) || errors.Is(err, transport.ErrTooLarge) || ctx.Err() != nil
 	if hopeless || !m.here && len(p.waiting) >= maxWaiting {
 		if m.listed == listed {
