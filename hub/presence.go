@@ -179,7 +179,7 @@ func (p *presence) next(m *member) (s step, subscription int, epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	current, all := m.listed == listed && m.epoch == p.epoch, len(m.presence.Selectors)
-	m.fresh = m.fresh && !(current && m.told == all)
+	m.fresh = m.fresh && (!current || m.told < all)
 	switch {
 	case (m.here || m.fresh) && !current:
 		return stepEnter, 0, p.epoch
