@@ -41,9 +41,9 @@ type audience struct {
 	all   sync.WaitGroup
 }
 
-func newAudience(t *testing.T) *audience {
+func newAudience(t *testing.T, subject string) *audience {
 	t.Helper()
-	a := &audience{token: child.Token(t), http: &http.Client{Transport: &http.Transport{}}}
+	a := &audience{token: child.TokenOf(t, subject), http: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(func() {
 		a.all.Wait() // the test's context has ended
 		a.http.CloseIdleConnections()
@@ -64,7 +64,7 @@ func (a *audience) sit(ctx context.Context, hub, room string) error {
 	}
 	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		defer res.Body.Close()
-		return fmt.Errorf("%s: status %d", hub, res.StatusCode)
+		return &refusal{status: res.StatusCode}
 	}
 	a.all.Go(func() {
 		defer res.Body.Close()

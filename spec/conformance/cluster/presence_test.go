@@ -4,10 +4,13 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,14 +26,14 @@ const (
 	clearance = 3 * time.Second  // for the others to clear up after it
 )
 
-// Who is listening, on every node, whatever happens to nodes. Covers: ACT-02, ACT-28.
+// Who is listening, on every node, whatever happens to nodes. Covers: ACT-02, ACT-28, SUB-41.
 func TestEveryNodeListsWhoIsThere(t *testing.T) {
 	minutes(t)
 	w := embedded(t, "interest", "--subscriptions")
 	leader := w.leader(t)
 	// The watcher's node stays, and so does the leader in the first run: its death is an election besides.
 	stays, dies, freezes := leader, (leader+1)%nodes, (leader+2)%nodes
-	a := newAudience(t)
+	a := newAudience(t, "")
 	all := w.urls()
 	watching := watch(t, all[stays])
 
@@ -87,7 +90,47 @@ func TestEveryNodeListsWhoIsThere(t *testing.T) {
 		watching.hears(t, patience, "dying", map[string]int{"+-": seats}) // nobody has told it a second time
 	})
 
+	t.Run("one is sent away", func(t *testing.T) {
+		ann := newAudience(t, "ann")
+		for _, h := range all {
+			defer ann.fill(t, h, "ann", 10)()
+		}
+		a.see(t, patience, all, map[string]int{"ann": 10 * nodes})
+		if n := disconnect(t, w.hubs[stays].Admin, `{"subject":"ann","for":"1h"}`); n != 10*nodes {
+			t.Errorf("%d streams were told to end, there are %d", n, 10*nodes)
+		}
+		a.see(t, patience, all, map[string]int{})
+		watching.hears(t, patience, "ann", map[string]int{"+-": 10 * nodes})
+		w.hubs[dies].Kill() // and what it keeps in its memory
+		w.hubs[dies].Start()
+		for _, h := range all {
+			no, ok := errors.AsType[*refusal](ann.sit(t.Context(), h, "ann/again"))
+			if !ok || no.status != http.StatusNoContent {
+				t.Errorf("%s answers who was sent away %+v, want 204", h, no)
+			}
+		}
+	})
+
 	t.Run("much coming and going", func(t *testing.T) { comeAndGo(t, a, all, watching) })
+}
+
+// disconnect gives an order to a node, and returns how many streams were told to end.
+func disconnect(t *testing.T, admin, order string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/subscribers/disconnect", strings.NewReader(order))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var done struct{ Streams int }
+	if err := json.NewDecoder(res.Body).Decode(&done); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v", res.StatusCode, err)
+	}
+	return done.Streams
 }
 
 // comeAndGo lets many clients come and go for a while. At the end nobody is listed, and of everybody who was entered

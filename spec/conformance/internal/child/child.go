@@ -152,10 +152,18 @@ func (h *Hub) Await() {
 // Token returns a token that may publish and receive everything.
 func Token(t testing.TB) string {
 	t.Helper()
+	return TokenOf(t, "")
+}
+
+// TokenOf is Token with a subject.
+func TokenOf(t testing.TB, subject string) string {
+	t.Helper()
 	all := []string{spec.Wildcard}
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		spec.ClaimMercure: map[string]any{"publish": all, "subscribe": all},
-	}).SignedString([]byte(Key))
+	claims := jwt.MapClaims{spec.ClaimMercure: map[string]any{"publish": all, "subscribe": all}}
+	if subject != "" {
+		claims["sub"] = subject
+	}
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(Key))
 	if err != nil {
 		t.Fatal(err)
 	}
