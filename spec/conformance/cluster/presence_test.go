@@ -93,7 +93,7 @@ func TestEveryNodeListsWhoIsThere(t *testing.T) {
 	t.Run("one is sent away", func(t *testing.T) {
 		ann := newAudience(t, "ann")
 		for _, h := range all {
-			defer ann.fill(t, h, "ann", 10)()
+			t.Cleanup(ann.fill(t, h, "ann", 10))
 		}
 		a.see(t, patience, all, map[string]int{"ann": 10 * nodes})
 		if n := disconnect(t, w.hubs[stays].Admin, `{"subject":"ann","for":"1h"}`); n != 10*nodes {
