@@ -59,6 +59,7 @@ type App struct {
 	hub     atomic.Pointer[hub.Hub]           // nil until there is one
 	cluster atomic.Pointer[transport.Cluster] // nil until this node is part of one
 	kept    atomic.Pointer[transport.Archive] // nil until there is one
+	serving atomic.Bool                       // clients can connect
 	alone   atomic.Bool                       // no other node will be there for the clients when this one stops
 	life    lifecycle
 	wg      sync.WaitGroup // everything that Start set going
@@ -146,7 +147,7 @@ func (a *App) URL() string {
 
 func (a *App) ready(ctx context.Context) error {
 	h := a.hub.Load()
-	if h == nil {
+	if h == nil || !a.serving.Load() { // a node that is ready to serve first asks the others whom to keep away
 		return errors.New("starting")
 	}
 	return h.Ready(ctx)

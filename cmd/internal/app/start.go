@@ -82,6 +82,7 @@ func (a *App) start(ctx context.Context) error {
 	for _, l := range public {
 		a.goServe(server, l, a.cert != nil)
 	}
+	a.serving.Store(true)
 	return nil
 }
 
