@@ -6,10 +6,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A nats-server that is ended while it takes its part in a stream that others have just made may leave the store of
-// it behind; that is its own. Everything else of a server that was not ended shows.
+// A NATS server that is stopped while it makes its copy of a stream, as when another node cannot start, leaves the
+// goroutines of that stream's store behind. One that is not stopped has many others.
 func TestMain(m *testing.M) {
+	const server = "github.com/nats-io/nats-server/v2/server"
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"))
+		goleak.IgnoreTopFunction(server+"/ats.Register.func1"),
+		goleak.IgnoreTopFunction(server+".(*fileStore).flushStreamStateLoop"))
 }

@@ -18,8 +18,7 @@ func TestNodesThatCannotAllStartLeaveNothingOpen(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	first := taken.Addr().(*net.TCPAddr).Port - 2 // where node 1 is told to listen, so that node 2 meets the one that is taken
-	// Without the list of subscribers: a NATS server that is stopped while it makes a stream leaves goroutines behind.
-	s, _, err := load(t, "", nil, "--dev", "--nodes=3", "--subscriptions=false", "--listen=127.0.0.1:"+strconv.Itoa(first), "--admin-listen=127.0.0.1:0", "--data-dir="+t.TempDir())
+	s, _, err := load(t, "", nil, "--dev", "--nodes=3", "--listen=127.0.0.1:"+strconv.Itoa(first), "--admin-listen=127.0.0.1:0", "--data-dir="+t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
