@@ -16,12 +16,17 @@ var catalogue = []string{
 	"cinnabar_follower_matched_total",
 	"cinnabar_follower_position",
 	"cinnabar_heartbeats_total",
+	"cinnabar_kept_away_total",
 	"cinnabar_lagged_total",
 	"cinnabar_late_total",
 	"cinnabar_panics_total",
+	"cinnabar_presence_failures_total",
+	"cinnabar_presence_waiting",
+	"cinnabar_presences",
 	"cinnabar_publish_seconds",
 	"cinnabar_published_total",
 	"cinnabar_refused_total",
+	"cinnabar_rejoins_total",
 	"cinnabar_replayed_total",
 	"cinnabar_resume_depth",
 	"cinnabar_resumes_total",
@@ -30,6 +35,7 @@ var catalogue = []string{
 	"cinnabar_subscribers",
 	"cinnabar_subscribers_ended_total",
 	"cinnabar_subscribers_opened_total",
+	"cinnabar_subscription_events_total",
 }
 
 // TestEveryCollectorIsRegistered touches each field of the struct and expects each name of the catalogue.
