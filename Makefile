@@ -19,6 +19,7 @@ RELEASES  := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 FUZZTIME  ?= 20s
 BENCHTIME ?= 1s
 BENCH     ?= .
+PACKAGES  ?= ./...
 COUNT     ?= 1
 
 .PHONY: help
@@ -30,8 +31,8 @@ build: ## build ./cinnabar, static
 	CGO_ENABLED=0 go build -trimpath -o cinnabar ./cmd/cinnabar
 
 .PHONY: test
-test: ## every test under the race detector, in random order
-	go test -race -shuffle=on ./...
+test: ## every test under the race detector, in random order (PACKAGES to choose)
+	go test -race -shuffle=on $(PACKAGES)
 
 .PHONY: short
 short: ## the quick tests
