@@ -47,6 +47,11 @@ func (l *Log) openStream(ctx context.Context, want jetstream.StreamConfig) (info
 		if l.server != nil && l.server.logger.clash.Load() {
 			return nil, false, errSameName
 		}
+		if l.server != nil && err != nil {
+			if ended := l.server.logger.ended(); ended != nil { // such as the port for the other nodes, taken since it was looked at
+				return nil, false, ended
+			}
+		}
 		if err == nil {
 			return info, created, nil
 		}

@@ -59,6 +59,7 @@ func maxPending(o Options) int64 {
 
 // start runs a server until it takes connections with JetStream enabled.
 func (e *embedded) start(ctx context.Context) error {
+	e.logger.fatal.Store(nil)
 	opts := e.opts // the server writes to its options
 	s, err := server.NewServer(&opts)
 	if err != nil {
@@ -177,6 +178,7 @@ type serverLog struct {
 	log     *slog.Logger
 	onError func() // called after each error: the store may be in trouble
 	text    atomic.Pointer[string]
+	fatal   atomic.Pointer[string] // since the server was started
 	told    repeats
 	clash   atomic.Bool // a server of our name is among the others
 }
@@ -280,7 +282,22 @@ func (l *serverLog) last() string {
 
 func (l *serverLog) Noticef(format string, v ...any) { l.line(slog.LevelDebug, format, v) }
 func (l *serverLog) Warnf(format string, v ...any)   { l.line(slog.LevelWarn, format, v) }
-func (l *serverLog) Fatalf(format string, v ...any)  { l.line(slog.LevelError, format, v) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.line(slog.LevelError, format, v) }
-func (l *serverLog) Debugf(string, ...any)           {}
-func (l *serverLog) Tracef(string, ...any)           {}
+
+// Fatalf takes what a server of its own process would end with. Here it goes on, without a part of itself.
+func (l *serverLog) Fatalf(format string, v ...any) {
+	text := strings.TrimSpace(fmt.Sprintf(format, v...))
+	l.fatal.Store(&text)
+	l.line(slog.LevelError, format, v)
+}
+
+// ended returns what a part of the server has ended with, nil if none has.
+func (l *serverLog) ended() error {
+	if text := l.fatal.Load(); text != nil {
+		return fmt.Errorf("jetstream: the embedded server: %s", *text)
+	}
+	return nil
+}
+
+func (l *serverLog) Errorf(format string, v ...any) { l.line(slog.LevelError, format, v) }
+func (l *serverLog) Debugf(string, ...any)          {}
+func (l *serverLog) Tracef(string, ...any)          {}

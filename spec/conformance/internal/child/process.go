@@ -155,6 +155,9 @@ func (p *Process) tail() string {
 // Log is everything that the process and its predecessors have written.
 func (p *Process) Log() string { return p.out.String() }
 
+// given are the addresses that this process has handed out.
+var given sync.Map
+
 // FreePort returns an address of host that was free a moment ago, for a process that needs one that it can have
 // again: below the ports that the system gives to outgoing connections, one of which could take it meanwhile.
 func FreePort(t testing.TB, host string) string {
@@ -168,6 +171,9 @@ func FreePort(t testing.TB, host string) string {
 			continue
 		}
 		_ = l.Close()
+		if _, again := given.LoadOrStore(l.Addr().String(), true); again {
+			continue // whoever has it may not have begun to listen
+		}
 		return l.Addr().String()
 	}
 	t.Fatalf("no free port: %v", last)
