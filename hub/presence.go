@@ -75,7 +75,7 @@ const (
 const (
 	workersServing = 8    // that write at a time: a storm of connections leaves the log to publishers
 	workersLeaving = 64   // when the node is on its way out and nobody else needs it
-	stepsPerSecond = 4000 // while publishers are at work
+	stepsPerSecond = 2000 // while publishers are at work
 	stepPatience   = 5 * time.Second
 	maxWaiting     = 1 << 16 // ended streams that wait for a log or directory that fails; more are given up
 	firstRetry     = 50 * time.Millisecond
