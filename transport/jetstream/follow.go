@@ -257,10 +257,10 @@ func (f *follower) hand(ctx context.Context, e transport.Entry) error {
 	f.busy.Store(true)
 	f.reach(e.Pos)
 	f.log.newest.raise(e) // nor may a scan up to this entry take the log to end before it
+	f.log.counters.followed.Add(1) // before fn: whoever has had the entry finds it counted
 	f.fn(e)
 	f.busy.Store(false)
 	f.moved.Store(time.Now().UnixNano())
-	f.log.counters.followed.Add(1)
 	return nil
 }
 

@@ -242,8 +242,8 @@ func (f *interestFollower) hand(e transport.Entry) {
 		f.seen.late.Add(1)
 	}
 	f.log.newest.raise(e) // a scan up to this entry must not take the log to end before it
-	f.fn(e)
 	f.log.counters.followed.Add(1)
+	f.fn(e)
 }
 
 const (
