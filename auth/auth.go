@@ -29,8 +29,28 @@ type Grant struct {
 	Anonymous bool
 	Dialect   string          // "classic", "draft-08"; empty when anonymous
 	Topics    []topic.Matcher // nil grants nothing
-	Payload   json.RawMessage // subscribe: attached to the connection's subscriptions; nil for none
+	Payload   json.RawMessage // subscribe: attached to all of the connection's subscriptions; nil for none
+	Payloads  []Payload       // draft-08: attached to those that they are for, see PayloadFor
 	Expires   time.Time       // zero = never
+}
+
+// Payload is what one detail of a draft-08 token attaches to subscriptions.
+type Payload struct {
+	Topics []topic.Matcher
+	JSON   json.RawMessage // nil for none
+}
+
+// PayloadFor returns what the token attaches to a subscription: the first detail counts whose topics select the
+// selector itself, taken as a topic (D08-19); a classic token has one for all (ACT-29). Nil for none.
+func (g *Grant) PayloadFor(s topic.Selector) json.RawMessage {
+	for _, p := range g.Payloads {
+		for _, m := range p.Topics {
+			if m.Match(s.Pattern) {
+				return p.JSON
+			}
+		}
+	}
+	return g.Payload
 }
 
 // Allows reports whether the grant covers an update of these topics: every topic when publishing

@@ -43,6 +43,11 @@ type Options struct {
 	LocalhostCORS  bool           // also allow http(s)://localhost, 127.0.0.1 and [::1] on any port (--dev)
 	TrustedProxies []netip.Prefix // peers whose Forwarded and X-Forwarded-* are believed
 
+	NoClassic         bool   // serve draft-08 alone (G-22)
+	DefaultGeneration string // "classic" or "draft-08", where a request says neither (G-17); empty = classic
+	BothEvents        bool   // tell of each subscription in both generations' forms, not in its own alone (G-15)
+	ResourceMetadata  []byte // the protected resource metadata document, nil = none (DIS-03, DIS-08)
+
 	Directory   transport.Directory // who is subscribed, on all nodes; nil = no active subscriptions: no events, no API (ACT-01)
 	RejoinGrace time.Duration       // how long a subscriber with a token subject may be away without being told of, 0 = off
 

@@ -69,20 +69,28 @@ func (h *Hub) readStreamRequest(r *http.Request) (*streamRequest, error) {
 		return nil, err
 	}
 	req := &streamRequest{grant: grant}
-	if req.selectors, err = spec.Classic.Selectors(form, h.o.Limits); err != nil {
+	if req.selectors, err = spec.ReadSelectors(form, h.o.Limits, !h.o.NoClassic); err != nil {
 		return nil, err
 	}
 	req.matchers = make([]topic.Matcher, len(req.selectors))
 	for i, sel := range req.selectors {
 		if req.matchers[i], err = h.compiled.Compile(sel); err != nil {
-			return nil, &spec.Problem{
-				Status: http.StatusBadRequest, Reason: "selector_limit", Cause: err,
-				Detail: fmt.Sprintf("a selector is too complex: at most %d bytes and %d variables are allowed", h.o.Limits.SelectorBytes, h.o.Limits.Variables),
-			}
+			return nil, h.selectorProblem(err)
 		}
 	}
 	req.cursor, req.asked = h.cursor(r, form)
 	return req, nil
+}
+
+// selectorProblem refuses a selector that does not compile, in our words (SUB-17, MAT-06, MAT-13).
+func (h *Hub) selectorProblem(err error) *spec.Problem {
+	if errors.Is(err, topic.ErrLimit) {
+		return &spec.Problem{
+			Status: http.StatusBadRequest, Reason: "selector_limit", Cause: err,
+			Detail: fmt.Sprintf("a selector is too complex: at most %d bytes and %d variables or groups are allowed", h.o.Limits.SelectorBytes, h.o.Limits.Variables),
+		}
+	}
+	return &spec.Problem{Status: http.StatusBadRequest, Reason: "invalid_selector", Detail: "a selector is not a valid URL pattern, or one that is not supported", Cause: err}
 }
 
 // head answers HEAD: the head of the stream that GET would open (SUB-05).

@@ -21,53 +21,18 @@ var Classic = Dialect{
 	Describe:   &describeClassic,
 }
 
-// classicSelectors reads the `topic` parameters. A parameter whose name starts with `match` belongs to
-// draft-08 and is refused until that generation is served (SUB-10, G-09).
-// Source: classic §Subscription; SUB-07, SUB-11, SUB-16, SUB-18 … SUB-20.
+// classicSelectors reads the `topic` parameters.
+// Source: classic §Subscription; SUB-07, SUB-16, SUB-18 … SUB-20.
 func classicSelectors(f Form, l Limits) ([]topic.Selector, error) {
-	l = l.WithDefaults()
+	var s selectorReader
 	for i := range f {
-		if matchPrefix(f[i].Name) {
-			return nil, BadRequest("unsupported_matcher", "parameters whose name starts with %q are reserved and none is supported by this hub", "match")
+		if f[i].Name == FieldTopic {
+			if err := s.read(f[i], topic.Classic, l); err != nil {
+				return nil, err
+			}
 		}
 	}
-	patterns := f.All(FieldTopic)
-	if len(patterns) == 0 {
-		return nil, BadRequest("missing_topic", "the parameter %q is missing", FieldTopic)
-	}
-	if len(patterns) > l.Selectors {
-		return nil, BadRequest("too_many_selectors", "%d parameters %q, at most %d are allowed", len(patterns), FieldTopic, l.Selectors)
-	}
-	selectors := make([]topic.Selector, 0, len(patterns))
-	seen := make(map[string]struct{}, len(patterns))
-	for _, p := range patterns {
-		if len(p) > l.SelectorBytes {
-			return nil, BadRequest("selector_too_long", "a parameter %q has %d bytes, at most %d are allowed", FieldTopic, len(p), l.SelectorBytes)
-		}
-		if !ValidText(p) {
-			return nil, BadRequest("invalid_selector", "the parameter %q must be valid UTF-8 without control and format characters", FieldTopic)
-		}
-		if _, dup := seen[p]; dup {
-			continue
-		}
-		seen[p] = struct{}{}
-		selectors = append(selectors, topic.Selector{Kind: topic.Classic, Pattern: p})
-	}
-	return selectors, nil
-}
-
-// matchPrefix reports whether name starts with "match" in any ASCII case.
-func matchPrefix(name string) bool {
-	const prefix = "match"
-	if len(name) < len(prefix) {
-		return false
-	}
-	for i := range len(prefix) {
-		if name[i]|0x20 != prefix[i] {
-			return false
-		}
-	}
-	return true
+	return s.list, nil
 }
 
 // classicClaims reads `mercure`, or `https://mercure.rocks/`, which then replaces it. Objects are decoded

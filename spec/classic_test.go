@@ -34,14 +34,13 @@ func TestClassicSelectors(t *testing.T) {
 		{"a control character", "topic=a%0Ab", 400, nil},
 		{"a format character", "topic=%E2%80%AE", 400, nil},
 		{"not UTF-8", "topic=%FF", 400, nil},
-		{"a matcher of draft-08", "topic=a&match=b", 400, nil},
 		{"the reserved prefix in another case", "topic=a&MATCHES=1", 400, nil},
-		{"the reserved prefix encoded", "topic=a&%6Datch_urlpattern=b", 400, nil},
+		{"the reserved prefix encoded", "topic=a&%6Datch_regexp=b", 400, nil},
 		{"a name that only contains it", "topic=a&rematch=1&mat=2&m%C4%81tch=3", 200, []string{"a"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Classic.Selectors(ParseForm(tt.query), l)
+			got, err := ReadSelectors(ParseForm(tt.query), l, true)
 			if status := statusOf(t, err); status != tt.status {
 				t.Fatalf("status %d (%v), want %d", status, err, tt.status)
 			}
@@ -57,7 +56,7 @@ func TestClassicSelectors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Classic.Selectors(nil, l); err == nil || !strings.Contains(err.Error(), `"topic"`) {
+	if _, err := ReadSelectors(nil, l, true); err == nil || !strings.Contains(err.Error(), `"topic"`) {
 		t.Errorf("the text does not name the missing parameter: %v", err)
 	}
 }
@@ -182,7 +181,7 @@ func FuzzClassicSelectors(f *testing.F) {
 		if err != nil {
 			return
 		}
-		selectors, err := Classic.Selectors(form, Limits{})
+		selectors, err := ReadSelectors(form, Limits{}, true)
 		if status := statusOf(t, err); status != 200 {
 			if status != 400 || selectors != nil {
 				t.Fatalf("%q: %d with %d selectors", query, status, len(selectors))

@@ -10,7 +10,14 @@ import (
 type Claims struct {
 	Publish   []topic.Selector
 	Subscribe []topic.Selector
-	Payload   json.RawMessage // nil for none; CLA-05
+	Payload   json.RawMessage // of every subscription; nil for none; CLA-05
+	Details   []Detail        // draft-08: the subscribe details with their payloads, in the token's order (D08-19)
+}
+
+// Detail is what one entry of authorization_details says of subscriptions.
+type Detail struct {
+	Topics  []topic.Selector
+	Payload json.RawMessage // a JSON object, nil for none (D08-11)
 }
 
 // Dialect is one protocol generation as data: what it calls things and how it reads them.
@@ -20,7 +27,8 @@ type Dialect struct {
 	ResumeKeys []string // query parameters that may carry the cursor, in order of precedence; the header comes first
 	Reconciled string   // response header in which the cursor is echoed
 	Cookie     string   // default cookie name
-	// Selectors reads a subscription request's query. It returns a *Problem (400).
+	// Selectors reads this generation's parameters of a subscription request: none is not an error, see ReadSelectors.
+	// It returns a *Problem (400).
 	Selectors func(Form, Limits) ([]topic.Selector, error)
 	// Claims reads the Mercure part of a verified token's payload. It returns a *Problem (401) when a
 	// claim has the wrong shape (CLA-06, CLA-07) and empty Claims when there is none.

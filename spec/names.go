@@ -42,6 +42,23 @@ const (
 	ClaimNamespaced    = "https://mercure.rocks/"
 )
 
+// Draft-08's parameters of a subscription. Every other parameter whose name begins with ParamMatch in any case is
+// refused (SUB-08 … SUB-10).
+const (
+	ParamMatch           = "match" // exact
+	ParamMatchExact      = "match_exact"
+	ParamMatchURLPattern = "match_urlpattern"
+)
+
+// CookieDraft08 is where a browser keeps a draft-08 token. Source: draft-08 §Authorization; D08-18.
+const CookieDraft08 = "__Secure-mercure_access_token"
+
+// TokenTypeDraft08 is the typ of a draft-08 token, which alone decides how it is verified. Source: RFC 9068; D08-01, G-01.
+const TokenTypeDraft08 = "at+jwt"
+
+// MethodQuery is GET with a body. Source: draft-08 §Subscription; SUB-02.
+const MethodQuery = "QUERY"
+
 // AuthorizationDetailType marks the entries of authorization_details that belong to a Mercure hub.
 // Source: draft-08 §Authorization; D08-08.
 const AuthorizationDetailType = "https://mercure.rocks/authorization-detail"

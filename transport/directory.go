@@ -14,7 +14,10 @@ type Presence struct {
 	Subscriber string           // id of the connection, made by the hub (ACT-10)
 	Subject    string           // the token's subject, empty for none
 	Selectors  []topic.Selector // one subscription each, without repetition
-	Payload    json.RawMessage  // of the token; nil for none
+	Payload    json.RawMessage  // of the token, that is of all subscriptions; nil for none
+	// Payloads are those of the subscriptions one by one, in the order of Selectors; an entry is nil for none. Nil as a
+	// whole, Payload counts (D08-19, ACT-29).
+	Payloads []json.RawMessage
 	Since      time.Time
 }
 
@@ -47,4 +50,12 @@ type Directory interface {
 	// The slice is the caller's, what it refers to is not.
 	// Errors: ErrUnavailable when that cannot be made sure, ErrClosed, or the context's.
 	List(ctx context.Context) ([]Presence, error)
+}
+
+// PayloadOf returns the payload of the i-th subscription, nil for none.
+func (p *Presence) PayloadOf(i int) json.RawMessage {
+	if i < len(p.Payloads) {
+		return p.Payloads[i]
+	}
+	return p.Payload
 }
