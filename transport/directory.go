@@ -18,7 +18,7 @@ type Presence struct {
 	// Payloads are those of the subscriptions one by one, in the order of Selectors; an entry is nil for none. Nil as a
 	// whole, Payload counts (D08-19, ACT-29).
 	Payloads []json.RawMessage
-	Since      time.Time
+	Since    time.Time
 }
 
 // Directory lists who is subscribed, on any node. Attend comes first; without it nothing is kept, sent or read.

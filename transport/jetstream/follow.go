@@ -256,7 +256,7 @@ func (f *follower) hand(ctx context.Context, e transport.Entry) error {
 	// before fn: an Interest.Add that comes while fn runs must not count on this entry
 	f.busy.Store(true)
 	f.reach(e.Pos)
-	f.log.newest.raise(e) // nor may a scan up to this entry take the log to end before it
+	f.log.newest.raise(e)          // nor may a scan up to this entry take the log to end before it
 	f.log.counters.followed.Add(1) // before fn: whoever has had the entry finds it counted
 	f.fn(e)
 	f.busy.Store(false)
