@@ -80,10 +80,10 @@ func printVerdict(w io.Writer, r *conformance.Result, verbose bool) {
 	rows := strings.Join(r.Case.Rows, " ")
 	switch {
 	case r.Err != nil:
-		fmt.Fprintf(w, "FAIL  %s (%s)\n      %s\n      %s\n", r.Case.Name, rows, r.Case.Doc, strings.ReplaceAll(r.Err.Error(), "\n", "\n      "))
+		fmt.Fprintf(w, "FAIL  %s (%s)\n      %s\n      %s\n", r.Name(), rows, r.Case.Doc, strings.ReplaceAll(r.Err.Error(), "\n", "\n      "))
 	case r.Skipped != "":
-		fmt.Fprintf(w, "skip  %s (%s): %s\n", r.Case.Name, rows, r.Skipped)
+		fmt.Fprintf(w, "skip  %s (%s): %s\n", r.Name(), rows, r.Skipped)
 	case verbose:
-		fmt.Fprintf(w, "ok    %s (%s)\n", r.Case.Name, rows)
+		fmt.Fprintf(w, "ok    %s (%s)\n", r.Name(), rows)
 	}
 }

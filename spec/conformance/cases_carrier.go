@@ -9,15 +9,15 @@ import (
 
 func carrierCases() []Case {
 	return []Case{
-		{"carrier/precedence", []string{"AUT-01", "AUT-04", "CLA-08", "CLA-09"}, "Header, then query, then cookie; the first found is final.", carrierPrecedence},
-		{"carrier/scheme-case", []string{"AUT-02"}, "The scheme's name may be written in any case.", carrierScheme},
-		{"carrier/malformed", []string{"AUT-03", "ERR-04"}, "A field that is no bearer token, or several, is a bad request.", carrierMalformed},
-		{"carrier/bad-token-is-not-anonymous", []string{"AUT-04"}, "A bad token is refused wherever it sits.", carrierBad},
-		{"carrier/anonymous", []string{"AUT-05", "ERR-01"}, "Without a token: public updates where that is allowed, else 401.", carrierAnonymous},
-		{"carrier/anonymous-publish", []string{"ERR-01", "AUT-05", "PUB-27"}, "Nobody publishes without a token.", carrierAnonymousPublish},
-		{"carrier/one-key-per-role", []string{"AUT-06"}, "The other role's key does not verify.", carrierRoles},
-		{"carrier/query", []string{"CLA-09", "CLA-10", "G-05"}, "The authorization parameter works for streams and HEAD, not for publishing; access_token never.", carrierQuery},
-		{"carrier/first-cookie", []string{"CLA-08", "G-06"}, "Of several cookies of the name the first is final.", carrierCookies},
+		{"carrier/precedence", []string{"AUT-01", "AUT-04", "CLA-08", "CLA-09"}, "Header, then query, then cookie; the first found is final.", carrierPrecedence, OfClassic},
+		{"carrier/scheme-case", []string{"AUT-02"}, "The scheme's name may be written in any case.", carrierScheme, OfEach},
+		{"carrier/malformed", []string{"AUT-03", "ERR-04"}, "A field that is no bearer token, or several, is a bad request.", carrierMalformed, OfEach},
+		{"carrier/bad-token-is-not-anonymous", []string{"AUT-04"}, "A bad token is refused wherever it sits.", carrierBad, OfEach},
+		{"carrier/anonymous", []string{"AUT-05", "ERR-01"}, "Without a token: public updates where that is allowed, else 401.", carrierAnonymous, OfEach},
+		{"carrier/anonymous-publish", []string{"ERR-01", "AUT-05", "PUB-27"}, "Nobody publishes without a token.", carrierAnonymousPublish, OfEach},
+		{"carrier/one-key-per-role", []string{"AUT-06"}, "The other role's key does not verify.", carrierRoles, OfClassic},
+		{"carrier/query", []string{"CLA-09", "CLA-10", "G-05"}, "The authorization parameter works for streams and HEAD, not for publishing; access_token never.", carrierQuery, OfClassic},
+		{"carrier/first-cookie", []string{"CLA-08", "G-06"}, "Of several cookies of the name the first is final.", carrierCookies, OfEach},
 	}
 }
 
@@ -27,7 +27,7 @@ func spoilt(token string) string {
 	return token[:i+1] + strings.Repeat("A", len(token)-i-1)
 }
 
-func cookie(token string) http.Header { return head("Cookie", "mercureAuthorization="+token) }
+func (p *Probe) cookie(token string) http.Header { return head("Cookie", p.gen.cookie+"="+token) }
 
 func carrierPrecedence(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
@@ -46,7 +46,7 @@ func carrierPrecedence(ctx context.Context, p *Probe) {
 		"cookie":                     {"", "", good, 200, true},
 		"narrow cookie":              {"", "", narrow, 200, false},
 	} {
-		query, h := topics(topic), cookie(c.cookie)
+		query, h := p.topics(topic), p.cookie(c.cookie)
 		if c.cookie == "" {
 			h = http.Header{}
 		}
@@ -94,7 +94,7 @@ func carrierMalformed(ctx context.Context, p *Probe) {
 	} {
 		for role, a := range map[string]answer{
 			"publish":   p.post(ctx, http.Header{"Authorization": fields(pub)}, "topic", p.topic("a")),
-			"subscribe": p.get(ctx, topics(p.topic("a")), http.Header{"Authorization": fields(sub)}),
+			"subscribe": p.get(ctx, p.topics(p.topic("a")), http.Header{"Authorization": fields(sub)}),
 		} {
 			if p.wantStatus(a, http.StatusBadRequest, "%s, %s", role, what) {
 				p.wantChallenge(a, "invalid_request", role+", "+what)
@@ -105,11 +105,13 @@ func carrierMalformed(ctx context.Context, p *Probe) {
 
 func carrierBad(ctx context.Context, p *Probe) {
 	bad := spoilt(p.subscriber("*"))
-	query := topics(p.topic("a"))
+	query := p.topics(p.topic("a"))
 	for _, token := range []string{bad, "a.b.c", "x", "eyJpdiI6IkZha2VJVg%3D%3D", "..", strings.TrimSuffix(bad, "A") + "=", "eyJhbGciOiJub25lIn0.e30."} {
 		p.wantStatus(p.get(ctx, query, bearer(token)), http.StatusUnauthorized, "header %.20s", token)
-		p.wantStatus(p.get(ctx, query+"&authorization="+url.QueryEscape(token), nil), http.StatusUnauthorized, "query %.20s", token)
-		p.wantStatus(p.get(ctx, query, cookie(token)), http.StatusUnauthorized, "cookie %.20s", token)
+		if p.gen == classic {
+			p.wantStatus(p.get(ctx, query+"&authorization="+url.QueryEscape(token), nil), http.StatusUnauthorized, "query %.20s", token)
+		}
+		p.wantStatus(p.get(ctx, query, p.cookie(token)), http.StatusUnauthorized, "cookie %.20s", token)
 		p.wantStatus(p.post(ctx, bearer(token), "topic", p.topic("a")), http.StatusUnauthorized, "publish with %.20s", token)
 	}
 }
@@ -117,13 +119,13 @@ func carrierBad(ctx context.Context, p *Probe) {
 func carrierAnonymous(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	if !p.Anonymous {
-		a := p.get(ctx, topics(topic), nil)
+		a := p.get(ctx, p.topics(topic), nil)
 		p.wantStatus(a, http.StatusUnauthorized, "no token")
 		p.wantChallenge(a, "", "no token")
-		p.wantStatus(p.do(ctx, http.MethodHead, "?"+topics(topic), nil, ""), http.StatusUnauthorized, "HEAD without a token")
+		p.wantStatus(p.do(ctx, http.MethodHead, "?"+p.topics(topic), nil, ""), http.StatusUnauthorized, "HEAD without a token")
 		return
 	}
-	s := p.subscribe(ctx, topics(topic), nil)
+	s := p.subscribe(ctx, p.topics(topic), nil)
 	p.publish(ctx, "topic", topic, "data", "private", "private", "on")
 	p.publish(ctx, "topic", topic, "data", "public")
 	s.want("public")
@@ -143,28 +145,28 @@ func carrierRoles(ctx context.Context, p *Probe) {
 	both := claims{"mercure": map[string]any{"publish": []string{"*"}, "subscribe": []string{"*"}}}
 	p.wantStatus(p.post(ctx, bearer(p.sign(tokenSpec{key: p.SubscriberKey, claims: both})), "topic", p.topic("a")),
 		http.StatusUnauthorized, "publish with the subscriber's key")
-	p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(p.sign(tokenSpec{key: p.PublisherKey, claims: both}))),
+	p.wantStatus(p.get(ctx, p.topics(p.topic("a")), bearer(p.sign(tokenSpec{key: p.PublisherKey, claims: both}))),
 		http.StatusUnauthorized, "subscribe with the publisher's key")
 }
 
 func carrierQuery(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	tok := p.subscriber(topic)
-	s := p.subscribe(ctx, topics(topic)+"&authorization="+tok, nil)
+	s := p.subscribe(ctx, p.topics(topic)+"&authorization="+tok, nil)
 	if cc := s.header.Get("Cache-Control"); !strings.Contains(cc, "private") {
 		p.Errorf("Cache-Control: %q for a token in the URL, want private", cc)
 	}
 	p.publish(ctx, "topic", topic, "data", "x", "private", "on")
 	s.want("x")
-	p.wantStatus(p.do(ctx, http.MethodHead, "?"+topics(topic)+"&authorization="+tok, nil, ""), http.StatusOK, "HEAD")
+	p.wantStatus(p.do(ctx, http.MethodHead, "?"+p.topics(topic)+"&authorization="+tok, nil, ""), http.StatusOK, "HEAD")
 	p.wantStatus(p.do(ctx, http.MethodPost, "?authorization="+p.publisher("*"), head("Content-Type", "application/x-www-form-urlencoded"),
 		form("topic", topic, "data", "y")), http.StatusUnauthorized, "publish with the token in the URL")
 
 	if !p.Anonymous {
-		p.wantStatus(p.get(ctx, topics(topic)+"&access_token="+tok, nil), http.StatusUnauthorized, "access_token")
+		p.wantStatus(p.get(ctx, p.topics(topic)+"&access_token="+tok, nil), http.StatusUnauthorized, "access_token")
 		return
 	}
-	other := p.subscribe(ctx, topics(topic)+"&access_token="+tok, nil)
+	other := p.subscribe(ctx, p.topics(topic)+"&access_token="+tok, nil)
 	p.publish(ctx, "topic", topic, "data", "private", "private", "on")
 	p.publish(ctx, "topic", topic, "data", "public")
 	other.want("public")
@@ -172,17 +174,17 @@ func carrierQuery(ctx context.Context, p *Probe) {
 
 func carrierCookies(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
-	good := p.subscriber(topic)
+	good, name := p.subscriber(topic), p.gen.cookie+"="
 	for what, c := range map[string]struct {
 		cookies string
 		status  int
 	}{
-		"bad then good":   {"mercureAuthorization=" + spoilt(good) + "; mercureAuthorization=" + good, http.StatusUnauthorized},
-		"good then bad":   {"mercureAuthorization=" + good + "; mercureAuthorization=" + spoilt(good), http.StatusOK},
-		"among others":    {"a=b; mercureAuthorization=" + good + "; c=d", http.StatusOK},
-		"a similar name":  {"xmercureAuthorization=" + spoilt(good) + "; mercureAuthorization=" + good, http.StatusOK},
-		"good and padded": {"mercureAuthorization=" + good + ";", http.StatusOK},
+		"bad then good":   {name + spoilt(good) + "; " + name + good, http.StatusUnauthorized},
+		"good then bad":   {name + good + "; " + name + spoilt(good), http.StatusOK},
+		"among others":    {"a=b; " + name + good + "; c=d", http.StatusOK},
+		"a similar name":  {"x" + name + spoilt(good) + "; " + name + good, http.StatusOK},
+		"good and padded": {name + good + ";", http.StatusOK},
 	} {
-		p.wantStatus(p.get(ctx, topics(topic), head("Cookie", c.cookies)), c.status, "%s", what)
+		p.wantStatus(p.get(ctx, p.topics(topic), head("Cookie", c.cookies)), c.status, "%s", what)
 	}
 }

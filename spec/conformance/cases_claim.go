@@ -9,14 +9,14 @@ import (
 
 func claimCases() []Case {
 	return []Case{
-		{"claim/publish", []string{"CLA-01"}, "mercure.publish lists selectors; missing or empty grants nothing.", claimPublish},
-		{"claim/subscribe", []string{"CLA-02", "SUB-22"}, "A private update passes when one selector matches one of its topics.", claimSubscribe},
-		{"claim/private-alternate", []string{"CLA-03", "MAT-04"}, "The grant may rest on another topic of the update than the subscription.", claimAlternate},
-		{"claim/namespaced", []string{"CLA-04"}, "The claim under https://mercure.rocks/ replaces the short one.", claimNamespaced},
-		{"claim/shape", []string{"CLA-06", "CLA-14"}, "A claim of the wrong JSON type refuses the token.", claimShape},
-		{"claim/payload", []string{"CLA-05"}, "mercure.payload may be any JSON.", claimPayload},
-		{"claim/selectors", []string{"CLA-07", "LIM-08"}, "A token may have 1000 selectors, not more.", claimSelectors},
-		{"claim/isolation", []string{"SEC-11", "CLA-02"}, "Two subscribers of the same selector get what each one's own token grants.", claimIsolation},
+		{"claim/publish", []string{"CLA-01"}, "mercure.publish lists selectors; missing or empty grants nothing.", claimPublish, OfClassic},
+		{"claim/subscribe", []string{"CLA-02", "SUB-22"}, "A private update passes when one selector matches one of its topics.", claimSubscribe, OfClassic},
+		{"claim/private-alternate", []string{"CLA-03", "MAT-04"}, "The grant may rest on another topic of the update than the subscription.", claimAlternate, OfClassic},
+		{"claim/namespaced", []string{"CLA-04"}, "The claim under https://mercure.rocks/ replaces the short one.", claimNamespaced, OfClassic},
+		{"claim/shape", []string{"CLA-06", "CLA-14"}, "A claim of the wrong JSON type refuses the token.", claimShape, OfClassic},
+		{"claim/payload", []string{"CLA-05"}, "mercure.payload may be any JSON.", claimPayload, OfClassic},
+		{"claim/selectors", []string{"CLA-07", "LIM-08"}, "A token may have 1000 selectors, not more.", claimSelectors, OfClassic},
+		{"claim/isolation", []string{"SEC-11", "CLA-02"}, "Two subscribers of the same selector get what each one's own token grants.", claimIsolation, OfClassic},
 	}
 }
 
@@ -44,7 +44,7 @@ func claimPublish(ctx context.Context, p *Probe) {
 
 func claimSubscribe(ctx context.Context, p *Probe) {
 	a, b := p.topic("books/1"), p.topic("books/2")
-	all := topics(p.topic("books/{x}"))
+	all := p.topics(p.topic("books/{x}"))
 	for what, c := range map[string]struct {
 		selectors []string
 		want      []string
@@ -74,7 +74,7 @@ func claimAlternate(ctx context.Context, p *Probe) {
 	book := p.topic("books/1")
 	user := p.topic("users/foo/")
 	alternate := user + "?topic=" + url.QueryEscape(book)
-	s := p.subscribe(ctx, topics(p.topic("books/{id}")), bearer(p.subscriber(user+"{?topic}")))
+	s := p.subscribe(ctx, p.topics(p.topic("books/{id}")), bearer(p.subscriber(user+"{?topic}")))
 	p.publish(ctx, "topic", p.topic("books/2"), "data", "not granted", "private", "on")
 	p.publish(ctx, "topic", alternate, "data", "not subscribed", "private", "on")
 	p.publish(ctx, "topic", p.topic("books/3"), "topic", user+"?other=x", "data", "another name", "private", "on")
@@ -121,7 +121,7 @@ func claimPayload(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	for _, payload := range []any{map[string]any{"user": map[string]any{"id": 7}}, []any{1, "a"}, "text", 1.5, true, nil} {
 		tok := p.sign(tokenSpec{key: p.SubscriberKey, claims: claims{"mercure": map[string]any{"subscribe": []string{topic}, "payload": payload}}})
-		s := p.subscribe(ctx, topics(topic), bearer(tok))
+		s := p.subscribe(ctx, p.topics(topic), bearer(tok))
 		p.publish(ctx, "topic", topic, "data", "x", "private", "on")
 		s.want("x")
 		s.Close()
@@ -135,13 +135,13 @@ func claimSelectors(ctx context.Context, p *Probe) {
 	}
 	list[0] = p.topic("a")
 	p.wantStatus(p.post(ctx, bearer(p.publisher(list[:1000]...)), "topic", p.topic("a")), http.StatusOK, "1000 selectors")
-	p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(p.subscriber(list[:1000]...))), http.StatusOK, "1000 selectors")
+	p.wantStatus(p.get(ctx, p.topics(p.topic("a")), bearer(p.subscriber(list[:1000]...))), http.StatusOK, "1000 selectors")
 	p.wantStatus(p.post(ctx, bearer(p.publisher(list...)), "topic", p.topic("a")), http.StatusUnauthorized, "1001 selectors")
-	p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(p.subscriber(list...))), http.StatusUnauthorized, "1001 selectors")
+	p.wantStatus(p.get(ctx, p.topics(p.topic("a")), bearer(p.subscriber(list...))), http.StatusUnauthorized, "1001 selectors")
 }
 
 func claimIsolation(ctx context.Context, p *Probe) {
-	one, two, shared := p.topic("t/1"), p.topic("t/2"), topics(p.topic("t/{x}"))
+	one, two, shared := p.topic("t/1"), p.topic("t/2"), p.topics(p.topic("t/{x}"))
 	for range 3 { // the second and third time every cache is warm
 		a, b := p.subscribe(ctx, shared, bearer(p.subscriber(one))), p.subscribe(ctx, shared, bearer(p.subscriber(two)))
 		c := p.subscribe(ctx, shared, bearer(p.subscriber()))

@@ -9,10 +9,10 @@ import (
 
 func cursorCases() []Case {
 	return []Case{
-		{"cursor/validated", []string{"REC-19", "SEC-01"}, "A cursor that no id could be is unknown, and never copied into a header.", cursorValidated},
-		{"cursor/non-ascii", []string{"PUB-12"}, "A non-ASCII id is recognised as a cursor, also in the form in which a script reads it.", cursorNonASCII},
-		{"cursor/odd-ids", []string{"REC-12", "PUB-14"}, "Every id that can be published can be resumed from.", cursorOdd},
-		{"cursor/opaque-ids", []string{"SEC-10", "REC-17", "PUB-13"}, "Ids made by the hub do not show when or after what they were made.", cursorOpaque},
+		{"cursor/validated", []string{"REC-19", "SEC-01"}, "A cursor that no id could be is unknown, and never copied into a header.", cursorValidated, OfEach},
+		{"cursor/non-ascii", []string{"PUB-12"}, "A non-ASCII id is recognised as a cursor, also in the form in which a script reads it.", cursorNonASCII, OfEach},
+		{"cursor/odd-ids", []string{"REC-12", "PUB-14"}, "Every id that can be published can be resumed from.", cursorOdd, OfEach},
+		{"cursor/opaque-ids", []string{"SEC-10", "REC-17", "PUB-13"}, "Ids made by the hub do not show when or after what they were made.", cursorOpaque, OfEach},
 	}
 }
 
@@ -28,7 +28,7 @@ func cursorValidated(ctx context.Context, p *Probe) {
 		"too long":     strings.Repeat("x", 4<<10),
 		"many escapes": strings.Repeat("%0d%0a", 200),
 	} {
-		s := p.open(ctx, topics(topic)+"&lastEventID="+raw, bearer(p.subscriber()))
+		s := p.open(ctx, p.topics(topic)+"&"+p.gen.cursor+"="+raw, bearer(p.subscriber()))
 		if s.status != http.StatusOK {
 			p.Errorf("%s: status %d, want 200", what, s.status)
 			continue
@@ -57,9 +57,9 @@ func cursorNonASCII(ctx context.Context, p *Probe) {
 	}
 	for what, s := range map[string]*stream{
 		"as it is, in the header":  p.resume(ctx, id, topic),
-		"as it is, in the URL":     p.subscribe(ctx, topics(topic)+"&lastEventID="+url.QueryEscape(id), bearer(p.subscriber())),
+		"as it is, in the URL":     p.subscribe(ctx, p.topics(topic)+"&"+p.gen.cursor+"="+url.QueryEscape(id), bearer(p.subscriber())),
 		"as a script's, in header": p.resume(ctx, latin1.String(), topic),
-		"as a script's, in URL":    p.subscribe(ctx, topics(topic)+"&lastEventID="+url.QueryEscape(latin1.String()), bearer(p.subscriber())),
+		"as a script's, in URL":    p.subscribe(ctx, p.topics(topic)+"&"+p.gen.cursor+"="+url.QueryEscape(latin1.String()), bearer(p.subscriber())),
 	} {
 		if got := s.header.Get("Last-Event-ID"); got == "earliest" || got == "" {
 			p.Errorf("%s: Last-Event-ID: %q, want the id recognised", what, got)
@@ -80,7 +80,7 @@ func cursorOdd(ctx context.Context, p *Probe) {
 		s.wantCursor(id, "an odd id")
 		s.want("after " + suffix)
 		s.Close()
-		s = p.subscribe(ctx, topics(topic)+"&"+form("lastEventID", id), bearer(p.subscriber()))
+		s = p.subscribe(ctx, p.topics(topic)+"&"+form(p.gen.cursor, id), bearer(p.subscriber()))
 		s.wantCursor(id, "an odd id in the URL")
 		s.want("after " + suffix)
 		s.Close()

@@ -14,13 +14,13 @@ import (
 
 func errorCases() []Case {
 	return []Case{
-		{"error/challenge", []string{"ERR-01", "ERR-02", "ERR-03", "ERR-04", "ERR-06", "CLA-11", "G-14"}, "Every 401 and token-related 403 has a challenge with the right code.", errorChallenge},
-		{"error/no-challenge", []string{"ERR-05"}, "A malformed request is 400 without an OAuth error.", errorPlain},
-		{"error/what-is-told", []string{"ERR-08"}, "The reason is told once the token is verified, and not before; limits and fields are named.", errorTold},
-		{"error/request-id", []string{"ERR-08"}, "Every refusal carries a request id of its own.", errorRequestID},
-		{"error/format", []string{"ERR-09"}, "A problem document for those who accept it, plain text for others.", errorFormat},
-		{"error/head", []string{"ERR-10"}, "Refusals are not stored and not sniffed.", errorHead},
-		{"error/table", []string{"ERR-12", "ERR-11"}, "Each kind of refusal has its status.", errorTable},
+		{"error/challenge", []string{"ERR-01", "ERR-02", "ERR-03", "ERR-04", "ERR-06", "CLA-11", "G-14"}, "Every 401 and token-related 403 has a challenge with the right code.", errorChallenge, OfEach},
+		{"error/no-challenge", []string{"ERR-05"}, "A malformed request is 400 without an OAuth error.", errorPlain, OfEach},
+		{"error/what-is-told", []string{"ERR-08"}, "The reason is told once the token is verified, and not before; limits and fields are named.", errorTold, OfEach},
+		{"error/request-id", []string{"ERR-08"}, "Every refusal carries a request id of its own.", errorRequestID, OfEach},
+		{"error/format", []string{"ERR-09"}, "A problem document for those who accept it, plain text for others.", errorFormat, OfEach},
+		{"error/head", []string{"ERR-10"}, "Refusals are not stored and not sniffed.", errorHead, OfEach},
+		{"error/table", []string{"ERR-12", "ERR-11"}, "Each kind of refusal has its status.", errorTable, OfEach},
 	}
 }
 
@@ -59,7 +59,7 @@ func merged(a, b http.Header) http.Header {
 	return m
 }
 
-func refusals() []refusal {
+func (p *Probe) refusals() []refusal {
 	type asker = func(ctx context.Context, p *Probe, extra http.Header) answer
 	publish := func(auth func(*Probe) http.Header, kv ...string) asker {
 		return func(ctx context.Context, p *Probe, extra http.Header) answer {
@@ -82,16 +82,16 @@ func refusals() []refusal {
 			return bearer(p.sign(p.pubSpec("*").with("exp", time.Now().Add(-time.Hour).Unix())))
 		}, "topic", "a")},
 		{"publish with a claim of the wrong type", 401, "invalid_token", publish(func(p *Probe) http.Header {
-			return bearer(p.sign(p.pubSpec().with("mercure", "x")))
+			return bearer(p.sign(p.pubSpec().with(p.gen.claim, "x")))
 		}, "topic", "a")},
-		{"subscribe with a bad signature", 401, "invalid_token", subscribe(func(p *Probe) http.Header { return bearer(spoilt(p.subscriber())) }, "topic=a")},
+		{"subscribe with a bad signature", 401, "invalid_token", subscribe(func(p *Probe) http.Header { return bearer(spoilt(p.subscriber())) }, p.topics("a"))},
 		{"publish without a grant", 403, "insufficient_scope", publish(func(p *Probe) http.Header { return bearer(p.publisher("b")) }, "topic", "a")},
 		{"publish with another scheme", 400, "invalid_request", publish(basic, "topic", "a")},
-		{"subscribe with another scheme", 400, "invalid_request", subscribe(basic, "topic=a")},
-		{"publish by cookie without an origin", 400, "invalid_request", publish(func(p *Probe) http.Header { return cookie(p.publisher("*")) }, "topic", "a")},
+		{"subscribe with another scheme", 400, "invalid_request", subscribe(basic, p.topics("a"))},
+		{"publish by cookie without an origin", 400, "invalid_request", publish(func(p *Probe) http.Header { return p.cookie(p.publisher("*")) }, "topic", "a")},
 		{"subscribe to nothing", 400, "-", subscribe(subscriber, "")},
-		{"subscribe with match", 400, "-", subscribe(subscriber, "topic=a&matchId=1")},
-		{"a control character in a selector", 400, "-", subscribe(subscriber, "topic=a%00")},
+		{"subscribe with match", 400, "-", subscribe(subscriber, p.topics("a")+"&matchId=1")},
+		{"a control character in a selector", 400, "-", subscribe(subscriber, p.topics("a")+"%00")},
 		{"publish without a topic", 400, "-", publish(publisher, "data", "x")},
 		{"a control character in a topic", 400, "-", publish(publisher, "topic", "a\x01")},
 		{"a control character in an id", 400, "-", publish(publisher, "topic", "a", "id", "a\nb")},
@@ -105,7 +105,7 @@ func refusals() []refusal {
 			return p.do(ctx, http.MethodPost, "", merged(merged(publisher(p), head("Content-Type", "application/json")), extra), "{}")
 		}},
 		{"another method", 405, "-", func(ctx context.Context, p *Probe, extra http.Header) answer {
-			return p.do(ctx, http.MethodDelete, "?topic=a", merged(subscriber(p), extra), "")
+			return p.do(ctx, http.MethodDelete, "?"+p.topics("a"), merged(subscriber(p), extra), "")
 		}},
 		{"another path", 404, "-", func(ctx context.Context, p *Probe, extra http.Header) answer {
 			return p.do(ctx, http.MethodGet, p.URL+"/"+p.nonce, merged(subscriber(p), extra), "")
@@ -114,7 +114,7 @@ func refusals() []refusal {
 }
 
 func errorChallenge(ctx context.Context, p *Probe) {
-	for _, r := range refusals() {
+	for _, r := range p.refusals() {
 		if r.code == "-" {
 			continue
 		}
@@ -125,7 +125,7 @@ func errorChallenge(ctx context.Context, p *Probe) {
 }
 
 func errorPlain(ctx context.Context, p *Probe) {
-	for _, r := range refusals() {
+	for _, r := range p.refusals() {
 		if r.code != "-" {
 			continue
 		}
@@ -138,7 +138,7 @@ func errorPlain(ctx context.Context, p *Probe) {
 }
 
 func errorTable(ctx context.Context, p *Probe) {
-	for _, r := range refusals() {
+	for _, r := range p.refusals() {
 		p.wantStatus(r.ask(ctx, p, nil), r.status, "%s", r.what)
 	}
 }
@@ -156,11 +156,11 @@ func errorTold(ctx context.Context, p *Probe) {
 	}
 	told("expired", pub(p.pubSpec("*").with("exp", past)), "expired")
 	told("not yet", pub(p.pubSpec("*").with("nbf", future)), "not valid")
-	told("wrong shape", pub(p.pubSpec().with("mercure", "x")), "mercure")
+	told("wrong shape", pub(p.pubSpec().with(p.gen.claim, "x")), p.gen.claim)
 	told("no grant", pub(p.pubSpec("b")), p.topic("a"))
 
 	strange := p.pubSpec("*").with("exp", past)
-	strange.key = "a stranger's secret, long enough for all"
+	strange.key = p.strangersKey(strange)
 	for _, word := range []string{"expired", "exp"} {
 		if a := pub(strange); strings.Contains(strings.ToLower(a.body), word) {
 			p.Errorf("an unverified token: %q tells about its claims", a.body)
@@ -171,13 +171,13 @@ func errorTold(ctx context.Context, p *Probe) {
 	told("id", p.post(ctx, h, "topic", "a", "id", "#x"), "id")
 	told("type", p.post(ctx, h, "topic", "a", "type", "mercure"), "type")
 	told("topic length", p.post(ctx, h, "topic", strings.Repeat("x", 3000)), "topic", "2048")
-	told("selector count", p.get(ctx, manyTopics(101), bearer(p.subscriber())), "100")
-	told("match", p.get(ctx, "topic=a&matchId=1", bearer(p.subscriber())), "match")
+	told("selector count", p.get(ctx, p.manyTopics(101), bearer(p.subscriber())), "100")
+	told("match", p.get(ctx, p.topics("a")+"&matchId=1", bearer(p.subscriber())), "match")
 }
 
 func errorRequestID(ctx context.Context, p *Probe) {
 	seen := map[string]string{}
-	for _, r := range refusals() {
+	for _, r := range p.refusals() {
 		a := r.ask(ctx, p, nil)
 		id := a.header.Get(spec.HeaderRequestID)
 		if id == "" {
@@ -190,7 +190,7 @@ func errorRequestID(ctx context.Context, p *Probe) {
 }
 
 func errorFormat(ctx context.Context, p *Probe) {
-	for _, r := range refusals() {
+	for _, r := range p.refusals() {
 		if r.status == http.StatusNotFound {
 			continue // not the hub's own path
 		}
@@ -217,7 +217,7 @@ func errorFormat(ctx context.Context, p *Probe) {
 }
 
 func errorHead(ctx context.Context, p *Probe) {
-	for _, r := range refusals() {
+	for _, r := range p.refusals() {
 		a := r.ask(ctx, p, nil)
 		if cc := a.header.Get("Cache-Control"); !strings.Contains(cc, "no-store") {
 			p.Errorf("%s: Cache-Control: %q, want no-store", r.what, cc)

@@ -10,17 +10,17 @@ import (
 
 func publishFieldCases() []Case {
 	return []Case{
-		{"publish/topic-characters", []string{"PUB-06"}, "A topic is non-empty text without control and format characters.", fieldTopic},
-		{"publish/private", []string{"PUB-11", "CLA-02"}, "The name private alone makes an update private.", fieldPrivate},
-		{"publish/id", []string{"PUB-12", "SSE-W7", "G-13"}, "An id that a header could not carry, or that is reserved, is refused.", fieldID},
-		{"publish/id-kept", []string{"PUB-14"}, "A publisher's id is kept.", fieldIDKept},
-		{"publish/id-reused", []string{"PUB-15"}, "A reused id is delivered again.", fieldIDReused},
-		{"publish/type", []string{"PUB-16", "PUB-17", "SSE-W7", "G-12", "G-13", "SEC-02"}, "A type with control characters, or the reserved one, is refused.", fieldType},
-		{"publish/retry", []string{"PUB-18", "SSE-W7"}, "retry is ASCII digits that fit 64 bits; empty and 0 are nothing.", fieldRetry},
-		{"publish/data", []string{"PUB-19", "SEC-14"}, "data is any UTF-8, or absent.", fieldData},
-		{"publish/unknown-fields", []string{"PUB-20"}, "Unknown fields are ignored.", fieldUnknown},
-		{"publish/first-value-wins", []string{"PUB-21"}, "Of a repeated field the first value counts.", fieldRepeated},
-		{"publish/target", []string{"S15"}, "An update with targets, which are not supported, is refused instead of being shown to everybody.", fieldTarget},
+		{"publish/topic-characters", []string{"PUB-06"}, "A topic is non-empty text without control and format characters.", fieldTopic, OfEach},
+		{"publish/private", []string{"PUB-11", "CLA-02"}, "The name private alone makes an update private.", fieldPrivate, OfEach},
+		{"publish/id", []string{"PUB-12", "SSE-W7", "G-13"}, "An id that a header could not carry, or that is reserved, is refused.", fieldID, OfEach},
+		{"publish/id-kept", []string{"PUB-14"}, "A publisher's id is kept.", fieldIDKept, OfEach},
+		{"publish/id-reused", []string{"PUB-15"}, "A reused id is delivered again.", fieldIDReused, OfEach},
+		{"publish/type", []string{"PUB-16", "PUB-17", "SSE-W7", "G-12", "G-13", "SEC-02"}, "A type with control characters, or the reserved one, is refused.", fieldType, OfEach},
+		{"publish/retry", []string{"PUB-18", "SSE-W7"}, "retry is ASCII digits that fit 64 bits; empty and 0 are nothing.", fieldRetry, OfEach},
+		{"publish/data", []string{"PUB-19", "SEC-14"}, "data is any UTF-8, or absent.", fieldData, OfEach},
+		{"publish/unknown-fields", []string{"PUB-20"}, "Unknown fields are ignored.", fieldUnknown, OfEach},
+		{"publish/first-value-wins", []string{"PUB-21"}, "Of a repeated field the first value counts.", fieldRepeated, OfEach},
+		{"publish/target", []string{"S15"}, "An update with targets, which are not supported, is refused instead of being shown to everybody.", fieldTarget, OfClassic},
 	}
 }
 
@@ -40,7 +40,7 @@ func fieldTopic(ctx context.Context, p *Probe) {
 	}
 	for _, good := range []string{" ", "é", "日本/🚀", `"<>\^{}|`, "a b", "100%", "a%2Fb", "a&b=c#d"} {
 		t := p.topic(good)
-		g := p.subscribe(ctx, topics(t), bearer(p.subscriber(t)))
+		g := p.subscribe(ctx, p.topics(t), bearer(p.subscriber(t)))
 		p.publish(ctx, "topic", t, "data", good, "private", "on")
 		g.want(good)
 		g.Close()
@@ -49,8 +49,8 @@ func fieldTopic(ctx context.Context, p *Probe) {
 
 func fieldPrivate(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
-	granted := p.subscribe(ctx, topics(topic), bearer(p.subscriber(topic)))
-	public := p.subscribe(ctx, topics(topic), bearer(p.subscriber()))
+	granted := p.subscribe(ctx, p.topics(topic), bearer(p.subscriber(topic)))
+	public := p.subscribe(ctx, p.topics(topic), bearer(p.subscriber()))
 	for _, private := range []string{"private=on", "private=", "private", "private=off", "private=0", "private=false", "%70rivate=x"} {
 		a := p.postRaw(ctx, bearer(p.publisher("*")), form("topic", topic, "data", private)+"&"+private)
 		p.wantStatus(a, http.StatusOK, "%s", private)

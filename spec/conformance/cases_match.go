@@ -10,11 +10,11 @@ import (
 
 func matchCases() []Case {
 	return []Case{
-		{"match/templates", []string{"MAT-01", "MAT-04"}, "A selector is an equal string or an RFC 6570 template that can expand to the topic; names and prefixes count.", matchTemplates},
-		{"match/wildcard", []string{"MAT-01"}, "The selector * selects every topic.", matchWildcard},
-		{"match/invalid-template", []string{"MAT-02", "MAT-03"}, "What is no template is a string, and a template is equal to itself.", matchInvalid},
-		{"match/no-base", []string{"MAT-05"}, "Selectors are not resolved against the hub's URL nor normalized.", matchNoBase},
-		{"match/bounded", []string{"MAT-06", "LIM-07", "SEC-07", "X-01"}, "A template with too many variables is refused and hurts nobody.", matchBounded},
+		{"match/templates", []string{"MAT-01", "MAT-04"}, "A selector is an equal string or an RFC 6570 template that can expand to the topic; names and prefixes count.", matchTemplates, OfClassic},
+		{"match/wildcard", []string{"MAT-01"}, "The selector * selects every topic.", matchWildcard, OfEach},
+		{"match/invalid-template", []string{"MAT-02", "MAT-03"}, "What is no template is a string, and a template is equal to itself.", matchInvalid, OfClassic},
+		{"match/no-base", []string{"MAT-05"}, "Selectors are not resolved against the hub's URL nor normalized.", matchNoBase, OfClassic},
+		{"match/bounded", []string{"MAT-06", "LIM-07", "SEC-07", "X-01"}, "A template with too many variables is refused and hurts nobody.", matchBounded, OfClassic},
 	}
 }
 
@@ -77,7 +77,7 @@ func matchTemplates(ctx context.Context, p *Probe) {
 }
 
 func matchWildcard(ctx context.Context, p *Probe) {
-	s := p.subscribe(ctx, topics("*"), bearer(p.subscriber()))
+	s := p.subscribe(ctx, p.topics("*"), bearer(p.subscriber()))
 	for _, topic := range []string{p.topic("a"), "urn:x:" + p.nonce, p.nonce, "{" + p.nonce} {
 		data := p.nonce + " " + topic
 		p.publish(ctx, "topic", topic, "data", data)
@@ -140,11 +140,11 @@ func matchBounded(ctx context.Context, p *Probe) {
 		if len(template) > 4096 {
 			p.Fatalf("the template is longer than the length limit")
 		}
-		p.wantStatus(p.get(ctx, topics(p.topic(template)), bearer(p.subscriber())), http.StatusBadRequest, "%.30s…", template)
-		p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(p.subscriber(template))), http.StatusUnauthorized, "%.30s… in a token", template)
+		p.wantStatus(p.get(ctx, p.topics(p.topic(template)), bearer(p.subscriber())), http.StatusBadRequest, "%.30s…", template)
+		p.wantStatus(p.get(ctx, p.topics(p.topic("a")), bearer(p.subscriber(template))), http.StatusUnauthorized, "%.30s… in a token", template)
 		p.wantStatus(p.post(ctx, bearer(p.publisher(template)), "topic", p.topic("a")), http.StatusUnauthorized, "%.30s… in a publisher's token", template)
 	}
-	p.wantStatus(p.get(ctx, topics(variables(1200)), bearer(p.subscriber())), http.StatusBadRequest, "1200 variables")
+	p.wantStatus(p.get(ctx, p.topics(variables(1200)), bearer(p.subscriber())), http.StatusBadRequest, "1200 variables")
 	if !p.matching(ctx, p.topic(variables(32)), p.topic("a,b,c")) {
 		p.Errorf("a template of 32 variables selects nothing")
 	}

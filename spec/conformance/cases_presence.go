@@ -16,17 +16,17 @@ import (
 
 func presenceCases() []Case {
 	return []Case{
-		{"presence/events", []string{"ACT-02", "ACT-03", "ACT-06", "ACT-09", "ACT-10", "ACT-29", "CLA-05"}, "A private update tells of each subscription at its beginning and at its end.", presenceEvents},
-		{"presence/own", []string{"ACT-11"}, "A subscriber of its own events hears of itself, once it is listed.", presenceOwn},
-		{"presence/escaping", []string{"ACT-05", "ACT-12"}, "Selectors are percent-encoded exactly once, and found again by that path.", presenceEscaping},
-		{"presence/order", []string{"ACT-11", "ACT-21", "ACT-22"}, "Whoever is told of is listed, and whoever has left is not.", presenceOrder},
-		{"presence/documents", []string{"ACT-12", "ACT-15", "ACT-17", "ACT-19"}, "The three documents of the API.", presenceDocuments},
-		{"presence/resume", []string{"ACT-19", "REC-05"}, "A list's cursor is a point from which nothing is missed.", presenceResume},
-		{"presence/authorization", []string{"ACT-14", "ERR-01", "ERR-03", "CLA-09"}, "A list needs a grant for the path as it was sent, without the query.", presenceAuthorization},
-		{"presence/private", []string{"ACT-02", "SEC-06"}, "Events reach only those with a grant for them.", presencePrivate},
-		{"presence/validators", []string{"ACT-24"}, "A list that has not changed is 304, in three spellings of the validator.", presenceValidators},
-		{"presence/bad-path", []string{"ACT-26"}, "A bad escape in a path is 400, and a path that is none is 404.", presenceBadPath},
-		{"presence/methods", []string{"ACT-12", "CORS-05"}, "Lists are read only.", presenceMethods},
+		{"presence/events", []string{"ACT-02", "ACT-03", "ACT-06", "ACT-09", "ACT-10", "ACT-29", "CLA-05"}, "A private update tells of each subscription at its beginning and at its end.", presenceEvents, OfClassic},
+		{"presence/own", []string{"ACT-11"}, "A subscriber of its own events hears of itself, once it is listed.", presenceOwn, OfClassic},
+		{"presence/escaping", []string{"ACT-05", "ACT-12"}, "Selectors are percent-encoded exactly once, and found again by that path.", presenceEscaping, OfClassic},
+		{"presence/order", []string{"ACT-11", "ACT-21", "ACT-22"}, "Whoever is told of is listed, and whoever has left is not.", presenceOrder, OfClassic},
+		{"presence/documents", []string{"ACT-12", "ACT-15", "ACT-17", "ACT-19"}, "The three documents of the API.", presenceDocuments, OfClassic},
+		{"presence/resume", []string{"ACT-19", "REC-05"}, "A list's cursor is a point from which nothing is missed.", presenceResume, OfClassic},
+		{"presence/authorization", []string{"ACT-14", "ERR-01", "ERR-03", "CLA-09"}, "A list needs a grant for the path as it was sent, without the query.", presenceAuthorization, OfClassic},
+		{"presence/private", []string{"ACT-02", "SEC-06"}, "Events reach only those with a grant for them.", presencePrivate, OfClassic},
+		{"presence/validators", []string{"ACT-24"}, "A list that has not changed is 304, in three spellings of the validator.", presenceValidators, OfClassic},
+		{"presence/bad-path", []string{"ACT-26"}, "A bad escape in a path is 400, and a path that is none is 404.", presenceBadPath, OfClassic},
+		{"presence/methods", []string{"ACT-12", "CORS-05"}, "Lists are read only.", presenceMethods, OfClassic},
 	}
 }
 
@@ -97,7 +97,7 @@ func (p *Probe) list(ctx context.Context, selector string) collection {
 // watch subscribes to the events of a selector's subscriptions.
 func (p *Probe) watch(ctx context.Context, selector string) *stream {
 	pattern := p.hubPath() + "/subscriptions/" + escaped(selector) + "{/subscriber}"
-	return p.subscribe(ctx, topics(pattern), bearer(p.subscriber(pattern)))
+	return p.subscribe(ctx, p.topics(pattern), bearer(p.subscriber(pattern)))
 }
 
 // told returns the next event as the subscription that it tells of.
@@ -125,9 +125,9 @@ func presenceEvents(ctx context.Context, p *Probe) {
 	token := p.sign(tokenSpec{key: p.SubscriberKey, claims: claims{spec.ClaimMercure: map[string]any{
 		"subscribe": []string{}, "payload": map[string]any{"user": []any{7, "é"}},
 	}}})
-	one := p.subscribe(ctx, topics(topic, other, topic), bearer(token))
+	one := p.subscribe(ctx, p.topics(topic, other, topic), bearer(token))
 	begin, second := w.told(true), o.told(true)
-	two := p.subscribe(ctx, topics(topic), bearer(token))
+	two := p.subscribe(ctx, p.topics(topic), bearer(token))
 	again := w.told(true)
 	one.Close()
 	end := w.told(false)
@@ -158,7 +158,7 @@ func presenceEvents(ctx context.Context, p *Probe) {
 func presenceOwn(ctx context.Context, p *Probe) {
 	p.needSubscriptions()
 	pattern := p.hubPath() + "/subscriptions/{own}/{subscriber}{?" + p.nonce + "}"
-	s := p.subscribe(ctx, topics(pattern), bearer(p.subscriber(pattern)))
+	s := p.subscribe(ctx, p.topics(pattern), bearer(p.subscriber(pattern)))
 	for { // others come and go as well
 		e := s.next()
 		var doc subscription
@@ -180,7 +180,7 @@ func presenceEscaping(ctx context.Context, p *Probe) {
 	for _, suffix := range []string{"a b", "a+b", "100%", "%20", "a%2Fb", "{id}", "é", `a"b\c`, "?x=1&y#z", "~-._!*'()", "日本"} {
 		topic := p.topic(suffix)
 		w := p.watch(ctx, topic)
-		s := p.subscribe(ctx, topics(topic), bearer(p.subscriber(usual)))
+		s := p.subscribe(ctx, p.topics(topic), bearer(p.subscriber(usual)))
 		doc := w.told(true)
 		if want := p.hubPath() + "/subscriptions/" + upperEscaped(topic) + "/" + upperEscaped(doc.Subscriber); doc.ID != want || doc.Topic != topic {
 			p.Errorf("%q: topic %q, id %q, want %q", topic, doc.Topic, doc.ID, want)
@@ -216,7 +216,7 @@ func presenceOrder(ctx context.Context, p *Probe) {
 	w := p.watch(ctx, topic)
 	token := bearer(p.subscriber("*"))
 	for range 10 {
-		s := p.subscribe(ctx, topics(topic), bearer(p.subscriber()))
+		s := p.subscribe(ctx, p.topics(topic), bearer(p.subscriber()))
 		doc := w.told(true)
 		p.wantStatus(p.do(ctx, http.MethodGet, p.listURL(topic, doc.Subscriber), token, ""), http.StatusOK, "a subscription that was told of")
 		if c := p.list(ctx, topic); !slices.ContainsFunc(c.Subscriptions, func(s subscription) bool { return s.ID == doc.ID }) {
@@ -236,7 +236,7 @@ func presenceDocuments(ctx context.Context, p *Probe) {
 	p.needSubscriptions()
 	topic := p.topic("a b")
 	w := p.watch(ctx, topic)
-	p.subscribe(ctx, topics(topic), bearer(p.subscriber()))
+	p.subscribe(ctx, p.topics(topic), bearer(p.subscriber()))
 	doc := w.told(true)
 	token := bearer(p.subscriber("*"))
 	for what, segments := range map[string][]string{"all": nil, "of a selector": {topic}, "one": {topic, doc.Subscriber}} {
@@ -281,18 +281,18 @@ func presenceResume(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	pattern := p.hubPath() + "/subscriptions/" + escaped(topic) + "{/subscriber}"
 	w := p.watch(ctx, topic)
-	stays := p.subscribe(ctx, topics(topic), bearer(p.subscriber()))
+	stays := p.subscribe(ctx, p.topics(topic), bearer(p.subscriber()))
 	first := w.told(true)
 	c := p.list(ctx, topic)
 	if len(c.Subscriptions) != 1 || c.Subscriptions[0].ID != first.ID {
 		p.Fatalf("the list is %+v, want %s alone", c, first.ID)
 	}
-	comes := p.subscribe(ctx, topics(topic), bearer(p.subscriber()))
+	comes := p.subscribe(ctx, p.topics(topic), bearer(p.subscriber()))
 	second := w.told(true)
 	stays.Close()
 	w.told(false)
 
-	s := p.subscribe(ctx, topics(pattern)+"&lastEventID="+url.QueryEscape(c.LastEventID), bearer(p.subscriber(pattern)))
+	s := p.subscribe(ctx, p.topics(pattern)+"&"+p.gen.cursor+"="+url.QueryEscape(c.LastEventID), bearer(p.subscriber(pattern)))
 	s.wantCursor(c.LastEventID, "the cursor of the list")
 	if doc := s.told(true); doc.ID != second.ID {
 		p.Errorf("the first event after the list tells of %s, want %s", doc.ID, second.ID)
@@ -351,9 +351,9 @@ func presencePrivate(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	pattern := p.hubPath() + "/subscriptions/" + escaped(topic) + "{/subscriber}"
 	w := p.watch(ctx, topic)
-	other := p.subscribe(ctx, topics(pattern, topic), bearer(p.subscriber(topic)))
+	other := p.subscribe(ctx, p.topics(pattern, topic), bearer(p.subscriber(topic)))
 	doc := w.told(true) // of the other one
-	p.subscribe(ctx, topics(topic), bearer(p.subscriber())).Close()
+	p.subscribe(ctx, p.topics(topic), bearer(p.subscriber())).Close()
 	w.told(true)
 	w.told(false)
 	p.publish(ctx, "topic", topic, "data", "end")

@@ -15,19 +15,19 @@ import (
 
 func streamHeadCases() []Case {
 	return []Case{
-		{"stream/head", []string{"SUB-27", "CLA-10"}, "The head forbids storing and buffering and has no length.", streamHead},
-		{"stream/first-bytes", []string{"SUB-28", "SSE-W1", "SSE-W10"}, "A comment comes at once, before any event, without a byte order mark.", streamFirstBytes},
-		{"stream/retry", []string{"SSE-W12"}, "A retry field without a blank line follows, and differs from stream to stream.", streamRetry},
-		{"stream/no-compression", []string{"SUB-29"}, "The stream is not compressed, even for those who would take it.", streamNoCompression},
-		{"stream/http-1.0", []string{"SUB-37"}, "An HTTP/1.0 client gets the bare stream, not chunks.", streamHTTP10},
-		{"stream/heartbeat", []string{"SUB-26"}, "A comment comes when nothing else was sent for a while.", streamHeartbeat},
-		{"stream/lifetime", []string{"SUB-31", "SUB-34", "SUB-37"}, "A stream ends cleanly, a random while before its maximum lifetime.", streamLifetime},
+		{"stream/head", []string{"SUB-27", "CLA-10"}, "The head forbids storing and buffering and has no length.", streamHead, OfEach},
+		{"stream/first-bytes", []string{"SUB-28", "SSE-W1", "SSE-W10"}, "A comment comes at once, before any event, without a byte order mark.", streamFirstBytes, OfEach},
+		{"stream/retry", []string{"SSE-W12"}, "A retry field without a blank line follows, and differs from stream to stream.", streamRetry, OfEach},
+		{"stream/no-compression", []string{"SUB-29"}, "The stream is not compressed, even for those who would take it.", streamNoCompression, OfEach},
+		{"stream/http-1.0", []string{"SUB-37"}, "An HTTP/1.0 client gets the bare stream, not chunks.", streamHTTP10, OfEach},
+		{"stream/heartbeat", []string{"SUB-26"}, "A comment comes when nothing else was sent for a while.", streamHeartbeat, OfEach},
+		{"stream/lifetime", []string{"SUB-31", "SUB-34", "SUB-37"}, "A stream ends cleanly, a random while before its maximum lifetime.", streamLifetime, OfEach},
 	}
 }
 
 func streamHead(ctx context.Context, p *Probe) {
 	c := p.dial(ctx)
-	h := c.ask("GET "+c.target("?"+topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber())
+	h := c.ask("GET "+c.target("?"+p.topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber())
 	if h.status != http.StatusOK {
 		p.Fatalf("status %d", h.status)
 	}
@@ -53,7 +53,7 @@ func streamHead(ctx context.Context, p *Probe) {
 
 func streamFirstBytes(ctx context.Context, p *Probe) {
 	c := p.dial(ctx)
-	h := c.ask("GET "+c.target("?"+topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber())
+	h := c.ask("GET "+c.target("?"+p.topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber())
 	if h.status != http.StatusOK {
 		p.Fatalf("status %d", h.status)
 	}
@@ -99,7 +99,7 @@ func streamRetry(ctx context.Context, p *Probe) {
 func streamNoCompression(ctx context.Context, p *Probe) {
 	h := bearer(p.subscriber())
 	h.Set("Accept-Encoding", "gzip, deflate, br, zstd")
-	s := p.subscribe(ctx, topics(p.topic("a")), h)
+	s := p.subscribe(ctx, p.topics(p.topic("a")), h)
 	if v := s.header.Get("Content-Encoding"); v != "" {
 		p.Errorf("Content-Encoding: %s", v)
 	}
@@ -109,7 +109,7 @@ func streamNoCompression(ctx context.Context, p *Probe) {
 func streamHTTP10(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	c := p.dial(ctx)
-	h := c.ask("GET "+c.target("?"+topics(topic))+" HTTP/1.0", "Authorization: Bearer "+p.subscriber())
+	h := c.ask("GET "+c.target("?"+p.topics(topic))+" HTTP/1.0", "Authorization: Bearer "+p.subscriber())
 	if h.status != http.StatusOK {
 		p.Fatalf("status %d", h.status)
 	}
@@ -158,7 +158,7 @@ func streamLifetime(ctx context.Context, p *Probe) {
 	}
 	start := time.Now()
 	c := p.dial(ctx)
-	h := c.ask("GET "+c.target("?"+topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber(), "Connection: close")
+	h := c.ask("GET "+c.target("?"+p.topics(p.topic("a")))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber(), "Connection: close")
 	if h.status != http.StatusOK {
 		p.Fatalf("status %d", h.status)
 	}
@@ -174,10 +174,10 @@ func streamLifetime(ctx context.Context, p *Probe) {
 
 func lifetimeCases() []Case {
 	return []Case{
-		{"lifetime/exp", []string{"SUB-32", "SUB-34", "G-04"}, "A stream ends cleanly in the last second before its token does, without traffic.", lifetimeExp},
-		{"lifetime/slow-reader", []string{"SUB-36", "LIM-11", "LIM-15"}, "A reader that is too slow falls back to the log, loses nothing and delays nobody.", lifetimeSlowReader},
-		{"lifetime/huge-update", []string{"SUB-36"}, "One update close to the size limit passes whole.", lifetimeHuge},
-		{"lifetime/no-progress", []string{"SUB-35"}, "A reader that takes nothing is cut, and others are not disturbed.", lifetimeNoProgress},
+		{"lifetime/exp", []string{"SUB-32", "SUB-34", "G-04"}, "A stream ends cleanly in the last second before its token does, without traffic.", lifetimeExp, OfEach},
+		{"lifetime/slow-reader", []string{"SUB-36", "LIM-11", "LIM-15"}, "A reader that is too slow falls back to the log, loses nothing and delays nobody.", lifetimeSlowReader, OfEach},
+		{"lifetime/huge-update", []string{"SUB-36"}, "One update close to the size limit passes whole.", lifetimeHuge, OfEach},
+		{"lifetime/no-progress", []string{"SUB-35"}, "A reader that takes nothing is cut, and others are not disturbed.", lifetimeNoProgress, OfEach},
 	}
 }
 
@@ -186,7 +186,7 @@ func lifetimeExp(ctx context.Context, p *Probe) {
 	topic := p.topic("a")
 	exp := time.Now().Truncate(time.Second).Add(3 * time.Second)
 	tok := p.sign(p.subSpec(topic).with("exp", exp.Unix()))
-	s := p.subscribe(ctx, topics(topic), bearer(tok))
+	s := p.subscribe(ctx, p.topics(topic), bearer(tok))
 	at, clean, ok := s.waitEnd(time.Until(exp) + 2*time.Second)
 	switch {
 	case !ok:
@@ -198,7 +198,7 @@ func lifetimeExp(ctx context.Context, p *Probe) {
 	case !clean:
 		p.Errorf("the stream was cut, not ended: %v", s.err)
 	}
-	p.wantStatus(p.get(ctx, topics(topic), bearer(p.sign(p.subSpec(topic).with("exp", time.Now().Add(-time.Second).Unix())))),
+	p.wantStatus(p.get(ctx, p.topics(topic), bearer(p.sign(p.subSpec(topic).with("exp", time.Now().Add(-time.Second).Unix())))),
 		http.StatusUnauthorized, "with a token that has just expired")
 }
 
@@ -208,7 +208,7 @@ func (p *Probe) stall(ctx context.Context, topic string) *conn {
 	if tc, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tc.SetReadBuffer(16 << 10)
 	}
-	h := c.ask("GET "+c.target("?"+topics(topic))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber("*"))
+	h := c.ask("GET "+c.target("?"+p.topics(topic))+" HTTP/1.1", "Authorization: Bearer "+p.subscriber("*"))
 	if h.status != http.StatusOK {
 		p.Fatalf("status %d", h.status)
 	}

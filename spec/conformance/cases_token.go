@@ -19,21 +19,21 @@ import (
 
 func tokenCases() []Case {
 	return []Case{
-		{"token/algorithm", []string{"AUT-07", "CLA-13", "SEC-03"}, "Only the configured algorithm verifies; none never does.", tokenAlgorithm},
-		{"token/key-in-header", []string{"AUT-08", "SEC-08"}, "Keys and URLs in a token's header are never used.", tokenKeyHeaders},
-		{"token/crit", []string{"AUT-09", "X-07"}, "A token with a critical extension that nobody knows is refused.", tokenCrit},
-		{"token/claim-case", []string{"AUT-10", "X-07"}, "Claims are spelled in one way.", tokenClaimCase},
-		{"token/dates", []string{"AUT-11", "CLA-12", "G-04"}, "exp and nbf count when present, as whole or fractional seconds.", tokenDates},
-		{"token/typ", []string{"G-01", "G-03", "SEC-03"}, "A token of the other generation is never taken as a classic one.", tokenTyp},
-		{"token/length", []string{"LIM-09", "LIM-16"}, "A token is at most 16 KiB long, and depth costs nothing.", tokenLength},
-		{"token/not-told", []string{"AUT-13", "SEC-12", "ERR-08"}, "No answer repeats a token or a library's text.", tokenNotTold},
+		{"token/algorithm", []string{"AUT-07", "CLA-13", "SEC-03"}, "Only the configured algorithm verifies; none never does.", tokenAlgorithm, OfClassic},
+		{"token/key-in-header", []string{"AUT-08", "SEC-08"}, "Keys and URLs in a token's header are never used.", tokenKeyHeaders, OfClassic},
+		{"token/crit", []string{"AUT-09", "X-07"}, "A token with a critical extension that nobody knows is refused.", tokenCrit, OfEach},
+		{"token/claim-case", []string{"AUT-10", "X-07"}, "Claims are spelled in one way.", tokenClaimCase, OfClassic},
+		{"token/dates", []string{"AUT-11", "CLA-12", "G-04"}, "exp and nbf count when present, as whole or fractional seconds.", tokenDates, OfClassic},
+		{"token/typ", []string{"G-01", "G-03", "SEC-03"}, "A token of the other generation is never taken as a classic one.", tokenTyp, OfClassic},
+		{"token/length", []string{"LIM-09", "LIM-16"}, "A token is at most 16 KiB long, and depth costs nothing.", tokenLength, OfEach},
+		{"token/not-told", []string{"AUT-13", "SEC-12", "ERR-08"}, "No answer repeats a token or a library's text.", tokenNotTold, OfEach},
 	}
 }
 
 // bothRoles tries a token in both roles; token gets the role's good description.
 func (p *Probe) bothRoles(ctx context.Context, want int, what string, token func(tokenSpec) string) {
 	p.wantStatus(p.post(ctx, bearer(token(p.pubSpec("*"))), "topic", p.topic("a")), want, "publish, %s", what)
-	p.wantStatus(p.get(ctx, topics(p.topic("a")), bearer(token(p.subSpec("*")))), want, "subscribe, %s", what)
+	p.wantStatus(p.get(ctx, p.topics(p.topic("a")), bearer(token(p.subSpec("*")))), want, "subscribe, %s", what)
 }
 
 // compact signs header and payload, as they are, with HMAC-SHA256.
@@ -135,7 +135,7 @@ func tokenClaimCase(ctx context.Context, p *Probe) {
 	} {
 		pub, sub := compact(p.PublisherKey, `{"alg":"HS256"}`, payload), compact(p.SubscriberKey, `{"alg":"HS256"}`, payload)
 		p.wantStatus(p.post(ctx, bearer(pub), "topic", topic), http.StatusForbidden, "publish with %s", payload)
-		s := p.subscribe(ctx, topics(topic), bearer(sub))
+		s := p.subscribe(ctx, p.topics(topic), bearer(sub))
 		p.publish(ctx, "topic", topic, "data", "private", "private", "on")
 		p.publish(ctx, "topic", topic, "data", "public")
 		if e := s.next(); e.data != "public" {
@@ -198,8 +198,9 @@ func tokenLength(ctx context.Context, p *Probe) {
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	for _, payload := range []string{
 		`{"mercure":{"publish":["*"],"subscribe":["*"],"payload":` + deep + `}}`, `{"mercure":` + deep + `}`, deep,
+		`{"authorization_details":[{"type":"x","y":` + deep + `}]}`, `{"authorization_details":` + deep + `}`,
 	} {
-		a := p.post(ctx, bearer(compact(p.PublisherKey, `{"alg":"HS256"}`, payload)), "topic", p.topic("a"))
+		a := p.post(ctx, bearer(p.raw(p.pubSpec(), payload)), "topic", p.topic("a"))
 		if a.status >= http.StatusInternalServerError {
 			p.Errorf("a nested token: status %d", a.status)
 		}
@@ -210,8 +211,8 @@ func tokenLength(ctx context.Context, p *Probe) {
 func tokenNotTold(ctx context.Context, p *Probe) {
 	expired := p.pubSpec("*").with("exp", time.Now().Add(-time.Hour).Unix())
 	for what, token := range map[string]string{
-		"bad signature": spoilt(p.publisher("*")), "expired": p.sign(expired), "no JSON": compact(p.PublisherKey, `{"alg":"HS256"}`, `{"mercure":`),
-		"header no JSON": compact(p.PublisherKey, `{`, `{}`), "wrong shape": p.sign(p.pubSpec().with("mercure", "x")), "narrow": p.publisher(), "no token": "nonsense1.nonsense2.nonsense3",
+		"bad signature": spoilt(p.publisher("*")), "expired": p.sign(expired), "no JSON": p.raw(p.pubSpec(), `{"mercure":`),
+		"header no JSON": compact(p.PublisherKey, `{`, `{}`), "wrong shape": p.sign(p.pubSpec().with(p.gen.claim, "x")), "narrow": p.publisher(), "no token": "nonsense1.nonsense2.nonsense3",
 	} {
 		a := p.post(ctx, bearer(token), "topic", p.topic("a"))
 		if a.status != http.StatusUnauthorized && a.status != http.StatusForbidden {

@@ -5,6 +5,7 @@
 // Every case uses topics of its own and can share a hub with other traffic, except that it publishes
 // nothing to subscribers of the selector "*" that they would not see anyway. Cases that would need a
 // hub started in a certain way (an anonymous hub, a short heartbeat) are skipped unless Target says so.
+// Cases that hold for both generations of the protocol are tried in each one's parameters and tokens.
 package conformance
 
 import (
@@ -19,13 +20,26 @@ import (
 	"time"
 )
 
-// Target is the hub under test and what has to be known about its configuration. URL and the two keys
+// Target is the hub under test and what has to be known about its configuration. URL and the keys of one generation
 // are required; the zero value of everything else is usable.
 type Target struct {
-	URL           string // hub URL, e.g. http://127.0.0.1:3000/.well-known/mercure
+	URL        string // hub URL, e.g. http://127.0.0.1:3000/.well-known/mercure
+	Generation string // Classic, Draft08 or Both; empty = those whose keys are given
+	Anonymous  bool   // subscribers without a token are allowed
+
+	// Keys of the classic generation.
 	PublisherKey  string // HMAC secret (HS256) of the publisher role
 	SubscriberKey string // HMAC secret (HS256) of the subscriber role; may equal PublisherKey
-	Anonymous     bool   // subscribers without a token are allowed
+
+	// Tokens of draft-08.
+	Issuer    string // the issuer's identifier, as the hub was told it
+	IssuerKey string // HMAC secret or PEM private key that the hub takes from Issuer, in both roles
+	IssuerAlg string // empty = HS256 for a secret, the usual one for a PEM key
+	Resource  string // the hub's resource identifier; empty = URL
+
+	NoClassic bool   // the hub serves draft-08 alone
+	NoIssuers bool   // the hub has no issuers: it publishes no metadata
+	PublicURL string // the hub URL against which it resolves relative topics and patterns; empty skips the checks that need it
 
 	HTTP        *http.Client  // nil = a client of its own; its transport must not ask for compression
 	Wait        time.Duration // how long to wait for what must come; 0 = 5s
@@ -47,6 +61,7 @@ type Target struct {
 	// streams has connections of its own: a hub may close the connection of a stream that it has ended,
 	// which must not be taken for the failure of a publication that was about to reuse it.
 	streams *http.Client
+	chosen  bool // Generation was set
 }
 
 // Case is one thing that a hub must do.
@@ -55,15 +70,47 @@ type Case struct {
 	Rows []string // the requirement rows that it covers, e.g. SUB-01
 	Doc  string   // one sentence: what must hold
 	// Run drives p. What it finds is told to p, in the manner of testing.T: Fatalf ends the case.
-	Run func(ctx context.Context, p *Probe)
+	Run   func(ctx context.Context, p *Probe)
+	Scope Scope
 }
 
 // Result is the verdict on one case: Err is nil if it holds, or Skipped says why it was not tried.
 type Result struct {
-	Case    Case
-	Err     error
-	Skipped string
-	Took    time.Duration
+	Case       Case
+	Generation string // whose parameters and tokens were used
+	Err        error
+	Skipped    string
+	Took       time.Duration
+}
+
+// Name is that of the case, and of the generation where a case is tried in each.
+func (r *Result) Name() string {
+	if r.Case.Scope == OfEach && r.Generation != Classic {
+		return r.Case.Name + "@" + r.Generation
+	}
+	return r.Case.Name
+}
+
+// trial is one case in one generation; one to be skipped if skip says why.
+type trial struct {
+	c    Case
+	gen  *generation
+	skip string
+}
+
+// trials says what a run of the cases is made of.
+func (t *Target) trials(cases []Case) []trial {
+	var all []trial
+	for _, c := range cases {
+		gens, skip := t.runs(c.Scope)
+		for _, g := range gens {
+			all = append(all, trial{c: c, gen: g})
+		}
+		if skip != "" {
+			all = append(all, trial{c: c, gen: draft08, skip: skip})
+		}
+	}
+	return all
 }
 
 // Cases returns all cases, in the order of the requirements.
@@ -83,7 +130,7 @@ func Run(ctx context.Context, t Target, report func(Result)) (failed int, err er
 	return RunCases(ctx, t, Cases(), report)
 }
 
-// RunCases is Run for the given cases.
+// RunCases is Run for the given cases. Those of a generation that is not part of the run are left out.
 func RunCases(ctx context.Context, t Target, cases []Case, report func(Result)) (failed int, err error) {
 	t, err = t.checked()
 	if err != nil {
@@ -92,14 +139,15 @@ func RunCases(ctx context.Context, t Target, cases []Case, report func(Result)) 
 	defer t.HTTP.CloseIdleConnections()
 	defer t.streams.CloseIdleConnections()
 
-	results := make([]chan Result, len(cases))
+	trials := t.trials(cases)
+	results := make([]chan Result, len(trials))
 	for i := range results {
 		results[i] = make(chan Result, 1)
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	next := make(chan int, len(cases))
-	for i := range cases {
+	next := make(chan int, len(trials))
+	for i := range trials {
 		next <- i
 	}
 	close(next)
@@ -109,7 +157,7 @@ func RunCases(ctx context.Context, t Target, cases []Case, report func(Result)) 
 				if ctx.Err() != nil {
 					return
 				}
-				results[i] <- runCase(ctx, t, cases[i])
+				results[i] <- runCase(ctx, t, &trials[i])
 			}
 		})
 	}
@@ -124,7 +172,7 @@ func RunCases(ctx context.Context, t Target, cases []Case, report func(Result)) 
 				report(r)
 			}
 		case <-ctx.Done():
-			return failed, fmt.Errorf("conformance: stopped after %d of %d cases: %w", i, len(cases), context.Cause(ctx))
+			return failed, fmt.Errorf("conformance: stopped after %d of %d cases: %w", i, len(trials), context.Cause(ctx))
 		}
 	}
 	return failed, nil
@@ -136,9 +184,15 @@ func (t Target) checked() (Target, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return t, fmt.Errorf("conformance: %q is not an http or https URL", t.URL)
 	}
-	if t.PublisherKey == "" || t.SubscriberKey == "" {
-		return t, errors.New("conformance: both the publisher's and the subscriber's key are needed")
+	if err := t.choose(); err != nil {
+		return t, err
 	}
+	if t.IssuerAlg == "" && t.IssuerKey != "" {
+		if t.IssuerAlg, err = usualAlgorithm(t.IssuerKey); err != nil {
+			return t, err
+		}
+	}
+	t.Resource = cmp.Or(t.Resource, t.URL)
 	if t.Origin == "" {
 		t.Origin = u.Scheme + "://" + u.Host
 	}
@@ -160,17 +214,20 @@ func (t Target) checked() (Target, error) {
 // caseLimit bounds one case, so that a hub that answers nothing cannot hold the run up.
 const caseLimit = 12
 
-func runCase(ctx context.Context, t Target, c Case) Result {
+func runCase(ctx context.Context, t Target, one *trial) Result {
+	if one.skip != "" {
+		return Result{Case: one.c, Generation: one.gen.name, Skipped: one.skip}
+	}
 	ctx, cancel := context.WithTimeout(ctx, caseLimit*t.Wait)
 	defer cancel()
 	start := time.Now()
-	p := newProbe(t)
+	p := newProbe(t, one.gen)
 	// The case has a goroutine of its own so that Fatalf can end it from any depth.
 	var done sync.WaitGroup
-	done.Go(func() { c.Run(ctx, p) })
+	done.Go(func() { one.c.Run(ctx, p) })
 	done.Wait()
 	p.close()
-	r := Result{Case: c, Took: time.Since(start), Skipped: p.skipped, Err: errors.Join(p.errs...)}
+	r := Result{Case: one.c, Generation: one.gen.name, Took: time.Since(start), Skipped: p.skipped, Err: errors.Join(p.errs...)}
 	if r.Err != nil {
 		r.Skipped = ""
 	}

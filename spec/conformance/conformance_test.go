@@ -100,7 +100,7 @@ func TestTheReaderTakesOnlyWhatAHubMayWrite(t *testing.T) {
 		opening + "id: 1\ndata: x":               "within an event",
 		"\ufeff" + opening:                       "within an event",
 	} {
-		s := &stream{p: newProbe(Target{}), events: make(chan event, 8), comments: make(chan struct{}, 1), begun: make(chan struct{})}
+		s := &stream{p: newProbe(Target{}, classic), events: make(chan event, 8), comments: make(chan struct{}, 1), begun: make(chan struct{})}
 		err := s.read(strings.NewReader(body))
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", body, err, want)

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
@@ -23,6 +21,7 @@ import (
 // only Errorf may be called from others.
 type Probe struct {
 	Target
+	gen     *generation // whose parameters and tokens the case uses
 	nonce   string
 	skipped string
 	closers []func()
@@ -31,7 +30,9 @@ type Probe struct {
 	errs []error // guarded by mu
 }
 
-func newProbe(t Target) *Probe { return &Probe{Target: t, nonce: strings.ToLower(rand.Text()[:12])} }
+func newProbe(t Target, g *generation) *Probe {
+	return &Probe{Target: t, gen: g, nonce: strings.ToLower(rand.Text()[:12])}
+}
 
 func (p *Probe) close() {
 	for _, c := range slices.Backward(p.closers) {
@@ -63,72 +64,6 @@ func (p *Probe) topic(suffix string) string {
 	return "https://conformance.example/" + p.nonce + "/" + suffix
 }
 
-// claims is the payload of a token.
-type claims = jwt.MapClaims
-
-// grants is a classic claim set: one mercure claim with one list.
-func grants(name string, selectors ...string) claims {
-	if selectors == nil {
-		selectors = []string{}
-	}
-	return claims{spec.ClaimMercure: map[string]any{name: selectors}}
-}
-
-// with returns c with one more claim.
-func (c tokenSpec) with(name string, value any) tokenSpec {
-	m := claims{}
-	maps.Copy(m, c.claims)
-	m[name] = value
-	c.claims = m
-	return c
-}
-
-// header returns c with one more JOSE header parameter.
-func (c tokenSpec) header(name string, value any) tokenSpec {
-	m := map[string]any{}
-	maps.Copy(m, c.jose)
-	m[name] = value
-	c.jose = m
-	return c
-}
-
-// tokenSpec describes a token to be signed.
-type tokenSpec struct {
-	key    string
-	claims claims
-	jose   map[string]any
-	method jwt.SigningMethod // nil = HS256
-}
-
-func (p *Probe) pubSpec(selectors ...string) tokenSpec {
-	return tokenSpec{key: p.PublisherKey, claims: grants("publish", selectors...)}
-}
-
-func (p *Probe) subSpec(selectors ...string) tokenSpec {
-	return tokenSpec{key: p.SubscriberKey, claims: grants("subscribe", selectors...)}
-}
-
-// sign makes the token.
-func (p *Probe) sign(s tokenSpec) string {
-	method := s.method
-	if method == nil {
-		method = jwt.SigningMethodHS256
-	}
-	t := jwt.NewWithClaims(method, s.claims)
-	maps.Copy(t.Header, s.jose)
-	signed, err := t.SignedString([]byte(s.key))
-	if err != nil {
-		p.Fatalf("sign a token: %v", err)
-	}
-	return signed
-}
-
-// publisher is a token that may publish to the selectors.
-func (p *Probe) publisher(selectors ...string) string { return p.sign(p.pubSpec(selectors...)) }
-
-// subscriber is a token that may receive private updates for the selectors.
-func (p *Probe) subscriber(selectors ...string) string { return p.sign(p.subSpec(selectors...)) }
-
 // bearer is the header field that carries a token.
 func bearer(token string) http.Header { return head("Authorization", "Bearer "+token) }
 
@@ -151,15 +86,6 @@ func form(kv ...string) string {
 		b.WriteString(url.QueryEscape(kv[i]) + "=" + url.QueryEscape(kv[i+1]))
 	}
 	return b.String()
-}
-
-// topics encodes a subscription's selectors.
-func topics(selectors ...string) string {
-	kv := make([]string, 0, 2*len(selectors))
-	for _, s := range selectors {
-		kv = append(kv, spec.FieldTopic, s)
-	}
-	return form(kv...)
 }
 
 // answer is a whole response. It is the zero value if there was none.

@@ -101,7 +101,7 @@ func (p *Probe) subscribe(ctx context.Context, query string, h http.Header) *str
 
 // listen subscribes with a token that receives private updates of every topic.
 func (p *Probe) listen(ctx context.Context, selectors ...string) *stream {
-	return p.subscribe(ctx, topics(selectors...), bearer(p.subscriber("*")))
+	return p.subscribe(ctx, p.topics(selectors...), bearer(p.subscriber("*")))
 }
 
 // Close leaves, and waits until nothing of the stream runs any more.

@@ -73,7 +73,7 @@ func pick(t *testing.T, names ...string) []conformance.Case {
 func judge(t *testing.T, target conformance.Target, cases []conformance.Case) {
 	t.Helper()
 	_, err := conformance.RunCases(t.Context(), target, cases, func(r conformance.Result) {
-		t.Run(r.Case.Name, func(t *testing.T) {
+		t.Run(r.Name(), func(t *testing.T) {
 			switch {
 			case r.Err != nil:
 				t.Errorf("%s %s\n%v", strings.Join(r.Case.Rows, " "), r.Case.Doc, r.Err)
