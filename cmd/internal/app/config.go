@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/transport/jetstream"
 )
@@ -22,6 +23,7 @@ type Config struct {
 	AdminListen    string // empty = none
 	HubPath        string
 	PublicURL      *url.URL // nil = none
+	PublicOrigins  []string // nil = any
 	TLSCert        string   // file; empty = plain HTTP
 	TLSKey         string
 	TrustedProxies []netip.Prefix
@@ -39,6 +41,16 @@ type Config struct {
 	ClassicQueryToken string // off, subscribe, all
 	ClassicRequireExp bool
 
+	Classic            bool
+	Issuer             string // the one that the flags name, empty = none
+	IssuerKey          Secret
+	IssuerAlg          string
+	IssuerJWKS         string
+	Issuers            []Issuer // those of the file, see allIssuers
+	ResourceIdentifier string   // empty = PublicURL
+	AccessTokenCookie  string   // empty = spec.CookieDraft08
+	DefaultGeneration  string   // classic, draft-08
+
 	CORSOrigins    []string
 	PublishOrigins []string
 
@@ -54,8 +66,9 @@ type Config struct {
 	ReplayOnUnknownCursor    string // none, all
 	LegacyCursorParams       bool
 
-	Subscriptions bool
-	RejoinGrace   time.Duration // 0 = none
+	Subscriptions      bool
+	SubscriptionEvents string        // native, both
+	RejoinGrace        time.Duration // 0 = none
 
 	MaxBody              int64 // bytes
 	MaxTopics            int
@@ -119,7 +132,8 @@ func Default() Config {
 	return Config{
 		Listen: ":3000", AdminListen: "127.0.0.1:3001", HubPath: spec.DefaultHubPath,
 
-		PublisherAlg: "HS256", SubscriberAlg: "HS256", ClassicQueryToken: "subscribe",
+		PublisherAlg: auth.DefaultAlgorithm, SubscriberAlg: auth.DefaultAlgorithm, ClassicQueryToken: "subscribe",
+		Classic: true, IssuerAlg: auth.DefaultAlgorithm, DefaultGeneration: spec.Classic.Name, SubscriptionEvents: "native",
 
 		Heartbeat: 15 * time.Second, Retry: 3 * time.Second, MaxConnectionLifetime: 10 * time.Minute,
 		WriteTimeout: 5 * time.Second, SubscriberBuffer: 1 << 20, SoftRefusal: true,
@@ -162,6 +176,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.text(&c.AdminListen, "admin-listen", "`address` for metrics, health and pprof; empty = none; on a loopback address requests must name localhost, an IP address or the host of --public-url")
 	add(s, &c.HubPath, "hub-path", "`path` of the hub", "path", parseHubPath, formatText)
 	add(s, &c.PublicURL, "public-url", "`URL` of the hub as clients see it", "URL", parseHubURL, formatHubURL)
+	addList(s, &c.PublicOrigins, "public-origin", "`origin`, beside that of --public-url, at which clients may reach the hub; requests to any other get 421; without one every Host is served", "origin", parsePublicOrigin, formatText)
 	s.text(&c.TLSCert, "tls-cert", "certificate chain, a PEM `file`: serve HTTPS with HTTP/2; read again when it changes")
 	s.text(&c.TLSKey, "tls-key", "private key of the certificate, a PEM `file`")
 	addList(s, &c.TrustedProxies, "trusted-proxy", "`CIDR` whose Forwarded and X-Forwarded-* headers are believed", "CIDR", parsePrefix, netip.Prefix.String)
@@ -174,7 +189,17 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.bool(&c.Anonymous, "anonymous", "let clients without a token subscribe to public updates")
 	s.text(&c.CookieName, "cookie-name", "`name` of the cookie that may carry the token (default "+spec.CookieClassic+")")
 	s.choice(&c.ClassicQueryToken, "classic-query-token", "where the authorization query parameter is read", "off", "subscribe", "all")
-	s.bool(&c.ClassicRequireExp, "classic-require-exp", "refuse tokens that never expire")
+	s.bool(&c.ClassicRequireExp, "classic-require-exp", "refuse classic tokens that never expire")
+
+	s.group(groupGenerations)
+	s.bool(&c.Classic, "classic", "serve the classic protocol; --classic=false leaves draft-08 alone, strictly")
+	add(s, &c.Issuer, "issuer", "`URL` of who signs draft-08 tokens, their iss; its keys are found by its metadata unless one of the next flags names them; several issuers: see issuers below", "URL", parseIssuer, formatText)
+	s.secret(&c.IssuerKey, "issuer-jwt-key", "`key` of the issuer's tokens: a secret, a PEM public key, or @/path/to/file")
+	add(s, &c.IssuerAlg, "issuer-jwt-alg", "`algorithm` of the issuer's tokens", "algorithm", oneOf(algorithms...), formatText)
+	add(s, &c.IssuerJWKS, "issuer-jwks-url", "`URL` of a JWK Set with the issuer's keys, https:// or file://", "URL", parseText, redactURL)
+	add(s, &c.ResourceIdentifier, "resource-identifier", "`URL` that draft-08 tokens must have in aud; that of --public-url unless given", "URL", parseResource, formatText)
+	s.text(&c.AccessTokenCookie, "access-token-cookie", "`name` of the cookie that may carry a draft-08 token (default "+spec.CookieDraft08+")")
+	s.choice(&c.DefaultGeneration, "default-generation", "whose form an answer has when the request says neither (draft-08 with --classic=false)", spec.Classic.Name, spec.Draft08.Name)
 
 	s.group("Browsers")
 	addList(s, &c.CORSOrigins, "cors-origin", "`origin` whose pages may use the hub; * = any, but then without cookies", "origin", parseOrigin, formatText)
@@ -195,6 +220,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 
 	s.group("Active subscriptions")
 	s.bool(&c.Subscriptions, "subscriptions", "keep the list of who is subscribed, one for all nodes: subscription events and the subscription API; the same on all nodes")
+	s.choice(&c.SubscriptionEvents, "subscription-events", "in which generation's form a subscription is told of: its own, or both, which doubles the events", "native", "both")
 	s.duration(&c.RejoinGrace, "rejoin-grace", "tell that a subscriber has left only after this long, and not at all if its token's subject is back by then with the same selectors; 0 = tell at once")
 
 	s.group("Limits")

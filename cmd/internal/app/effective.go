@@ -25,11 +25,17 @@ func (s *Settings) WriteYAML(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	group := ""
 	var errs []error
+	issuers := func() {
+		if group == groupGenerations {
+			errs = append(errs, writeIssuers(b, s.Config.Issuers, s.sources[keyIssuers]))
+		}
+	}
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "config" { // says where settings are, and is none itself
 			return
 		}
 		if g := f.Annotations[noteGroup][0]; g != group {
+			issuers()
 			if group != "" {
 				fmt.Fprintln(b)
 			}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
 // envPrefix begins the environment variables of the hub: --data-dir is CINNABAR_DATA_DIR.
@@ -66,7 +68,7 @@ func (s *Settings) Source(name string) string { return s.sources[name] }
 // is unknown or malformed, its source and, unless it is a secret, its value.
 func (s *Settings) Load(environ []string) error {
 	s.flags.VisitAll(func(f *pflag.Flag) {
-		s.sources[f.Name] = fromDefault
+		s.sources[f.Name], s.sources[keyIssuers] = fromDefault, fromDefault
 		if f.Changed {
 			s.sources[f.Name] = fromFlag
 		}
@@ -89,6 +91,9 @@ func (s *Settings) derive() {
 	}
 	if c.clustered() {
 		s.deriveCluster()
+	}
+	if !c.Classic && s.sources["default-generation"] == fromDefault {
+		c.DefaultGeneration, s.sources["default-generation"] = spec.Draft08.Name, "--classic=false"
 	}
 	if !c.Dev {
 		return
@@ -196,10 +201,18 @@ func (s *Settings) loadFile(path string) error {
 	var errs []error
 	known, seen := make(map[string]bool), make(map[string]bool)
 	s.flags.VisitAll(func(f *pflag.Flag) { known[f.Name] = f.Name != "config" })
+	known[keyIssuers] = true
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, val := root.Content[i], root.Content[i+1]
 		at := fmt.Sprintf("%s:%d", path, key.Line)
 		switch {
+		case key.Value == keyIssuers && !seen[keyIssuers]:
+			seen[keyIssuers] = true
+			s.sources[keyIssuers] = at
+			var err error
+			s.Config.Issuers, err = readIssuers(path, val)
+			errs = append(errs, err)
+			continue
 		case !known[key.Value]:
 			errs = append(errs, fmt.Errorf("%s: unknown key %s%s", at, key.Value, didYouMean(key.Value, known)))
 			continue
@@ -253,7 +266,7 @@ func (s *Settings) set(f *pflag.Flag, values []string, source, key string) error
 		return nil
 	}
 	where := source
-	if !strings.Contains(source, key) {
+	if !strings.HasSuffix(source, key) {
 		where += ": " + key
 	}
 	if isSecret(f) {

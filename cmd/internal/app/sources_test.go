@@ -48,6 +48,7 @@ func samples(f *pflag.Flag) [3]string {
 			"transport": {"memory", "jetstream", "memory"}, "log-format": {"text", "json", "text"},
 			"log-level": {"warn", "error", "debug"}, "classic-query-token": {"off", "all", "off"},
 			"replay-on-unknown-cursor": {"all", "none", "all"}, "follow": {"all", "interest", "all"},
+			"default-generation": {"draft-08", "classic", "draft-08"}, "subscription-events": {"both", "native", "both"},
 		}
 		if s, ok := names[f.Name]; ok {
 			return s

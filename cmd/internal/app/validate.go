@@ -23,6 +23,7 @@ func (c *Config) Validate() (warnings []string, err error) {
 
 	c.validateListening(refuse)
 	c.validateRoles(refuse, warn)
+	c.validateIssuers(refuse, warn)
 	c.validateBrowsers(refuse, warn)
 	c.validateMany(refuse, warn)
 	if c.RejoinGrace > 0 && !c.Subscriptions {
@@ -113,9 +114,15 @@ func (c *Config) validateRoles(refuse, warn report) {
 		}
 	}
 	switch {
-	case c.Dev:
+	case c.Dev || !c.Classic: // --classic=false has its own word about keys
+	case noPub && noSub && len(c.allIssuers()) > 0:
+		warn("no publisher and no subscriber key: classic tokens will be refused, only those of the issuers are taken")
 	case noPub && noSub:
-		refuse("no keys: give --publisher-jwt-key and --subscriber-jwt-key (or their JWK Sets), or try the hub with --dev")
+		refuse("no keys: give --publisher-jwt-key and --subscriber-jwt-key (or their JWK Sets), or --issuer for draft-08 tokens, or try the hub with --dev")
+	case len(c.allIssuers()) > 0 && noPub:
+		warn("no publisher key: publications with classic tokens will be refused")
+	case len(c.allIssuers()) > 0 && noSub:
+		warn("no subscriber key: subscribers' classic tokens will be refused")
 	case noPub:
 		warn("no publisher key: every publication will be refused")
 	case noSub && !c.Anonymous:
@@ -135,6 +142,8 @@ func (c *Config) validateBrowsers(refuse, warn report) {
 		switch {
 		case len(c.PublishOrigins) > 0:
 			refuse("--cors-origin * cannot be used with --publish-origin: browsers send no cookies to a hub that allows any origin; list the origins in --cors-origin")
+		case c.AccessTokenCookie != "":
+			refuse("--cors-origin * cannot be used with --access-token-cookie: browsers send no cookies to a hub that allows any origin; list the origins in --cors-origin")
 		case c.CookieName != "":
 			refuse("--cors-origin * cannot be used with --cookie-name: browsers send no cookies to a hub that allows any origin; list the origins in --cors-origin")
 		}
@@ -148,7 +157,9 @@ func (c *Config) validateBrowsers(refuse, warn report) {
 	if slices.Contains(c.CORSOrigins, "null") {
 		warn("--cors-origin null: any page can read what a user may whose browser holds the cookie")
 	}
-	if strings.ContainsAny(c.CookieName, "=;, \t\r\n\"") {
-		refuse("--cookie-name: %q is not a name a cookie can have", c.CookieName)
+	for _, name := range []struct{ flag, value string }{{"--cookie-name", c.CookieName}, {"--access-token-cookie", c.AccessTokenCookie}} {
+		if strings.ContainsAny(name.value, "=;, \t\r\n\"") {
+			refuse("%s: %q is not a name a cookie can have", name.flag, name.value)
+		}
 	}
 }

@@ -204,6 +204,15 @@ func parseOrigin(s string) (string, error) {
 	return strings.ToLower(u.Scheme) + "://" + host, nil
 }
 
+// parsePublicOrigin takes an origin that a hub can have.
+func parsePublicOrigin(s string) (string, error) {
+	o, err := parseOrigin(s)
+	if err == nil && !strings.HasPrefix(o, "http://") && !strings.HasPrefix(o, "https://") {
+		err = errors.New("must be an origin such as https://hub.example.com")
+	}
+	return o, err
+}
+
 // originHost is the host of u and its port unless that is the scheme's own, as browsers write them.
 func originHost(u *url.URL) (string, error) {
 	host := strings.ToLower(u.Hostname())
