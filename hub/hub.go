@@ -42,11 +42,16 @@ type Options struct {
 	CORSOrigins    []string       // allowed origins, or a single "*"; nil = no CORS headers
 	LocalhostCORS  bool           // also allow http(s)://localhost, 127.0.0.1 and [::1] on any port (--dev)
 	TrustedProxies []netip.Prefix // peers whose Forwarded and X-Forwarded-* are believed
+	// PublicOrigins are the origins (scheme://host[:port]) under which clients reach the hub, beside PublicURL's; what
+	// is sent to others is refused: 421 (DIS-06). nil = whatever it was sent to.
+	PublicOrigins []string
 
 	NoClassic         bool   // serve draft-08 alone (G-22)
 	DefaultGeneration string // "classic" or "draft-08", where a request says neither (G-17); empty = classic
 	BothEvents        bool   // tell of each subscription in both generations' forms, not in its own alone (G-15)
-	ResourceMetadata  []byte // the protected resource metadata document, nil = none (DIS-03, DIS-08)
+	// Metadata is published for OAuth clients, and challenges point there; nil = no metadata (DIS-03, DIS-08). New takes
+	// an empty Resource to be PublicURL and sets Subscriptions.
+	Metadata *spec.ResourceMetadata
 
 	Directory   transport.Directory // who is subscribed, on all nodes; nil = no active subscriptions: no events, no API (ACT-01)
 	RejoinGrace time.Duration       // how long a subscriber with a token subject may be away without being told of, 0 = off
@@ -75,6 +80,9 @@ type Hub struct {
 	metrics     *metrics.Metrics
 	base        *url.URL
 	namespace   *spec.Namespace
+	public      publicOrigins // nil = all
+	crossOrigin corsRules
+	metadata    *metadata // nil = none is published
 	compiled    *topic.Cache
 	fanout      *fanout
 	handler     http.Handler
@@ -136,11 +144,18 @@ func New(o Options) (*Hub, error) {
 		o: o, log: o.Logger, metrics: o.Metrics, base: base, namespace: ns,
 		compiled: topic.NewCache(compiledSelectors, base, topic.Limits{PatternBytes: o.Limits.SelectorBytes, Variables: o.Limits.Variables}),
 		fanout:   newFanout(o.Logger, o.Metrics), bodyTimeout: bodyTimeout,
-		open: openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
+		crossOrigin: newCORSRules(&o),
+		open:        openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
 	}
 	if o.Directory != nil {
 		h.presence = newPresence(h)
 		h.lists, h.answers = make(chan struct{}, maxLists), make(chan struct{}, maxAnswers)
+	}
+	if h.public, err = parsePublicOrigins(o.PublicOrigins, o.PublicURL); err != nil {
+		return nil, err
+	}
+	if h.metadata, err = newMetadata(h); err != nil {
+		return nil, err
 	}
 	h.handler = h.routes()
 	h.recycler = newRecycler(h)
@@ -150,7 +165,7 @@ func New(o Options) (*Hub, error) {
 // compiledSelectors bounds the cache of compiled selectors (MAT-20).
 const compiledSelectors = 8192
 
-// Handler serves the hub path; everything else is 404.
+// Handler serves the hub path, what is below it, and the resource metadata; everything else is 404.
 func (h *Hub) Handler() http.Handler { return h.handler }
 
 // Run follows the log and serves streams until ctx ends; it returns when every goroutine of the hub

@@ -2,11 +2,9 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -75,21 +73,12 @@ func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *Hub) readUpdate(w http.ResponseWriter, r *http.Request, grant *auth.Grant) (*spec.Update, error) {
-	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";") // parameters make no difference
-	if !strings.EqualFold(strings.TrimSpace(mediaType), spec.MediaTypeForm) {
-		return nil, &spec.Problem{
-			Status: http.StatusUnsupportedMediaType, Reason: "media_type",
-			Detail: "the body must be " + spec.MediaTypeForm,
-		}
+	if !isForm(r.Header.Get("Content-Type")) {
+		return nil, notAForm()
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.o.Limits.BodyBytes))
+	body, err := h.readBody(w, r)
 	if err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return nil, h.bodyTooLarge()
-		}
-		return nil, &spec.Problem{
-			Status: http.StatusBadRequest, Reason: "body_unreadable", Detail: "the body ended early or came too slowly", Cause: err,
-		}
+		return nil, err
 	}
 	form, err := spec.ParseFormLimit(string(body), h.o.Limits.FormFields())
 	if err != nil {
@@ -99,15 +88,11 @@ func (h *Hub) readUpdate(w http.ResponseWriter, r *http.Request, grant *auth.Gra
 	if err != nil {
 		return nil, err
 	}
-	strict := grant.Dialect != spec.Classic.Name
+	strict := grant.Dialect != spec.Classic.Name // G-11
 	for _, t := range update.Topics {
 		if h.namespace.Reserved(t, strict) {
 			return nil, spec.BadRequest("reserved_topic", "the topic %q lies in the hub's own namespace", t)
 		}
 	}
 	return update, nil
-}
-
-func (h *Hub) bodyTooLarge() error {
-	return spec.TooLarge("body_too_large", "the body has more than %d bytes", h.o.Limits.BodyBytes)
 }

@@ -55,7 +55,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, action string, err 
 
 	head := w.Header()
 	if p.Challenge {
-		head.Set("WWW-Authenticate", auth.Challenge(p, ""))
+		head.Set("WWW-Authenticate", auth.Challenge(p, h.metadataURL()))
 	}
 	if p.RetryAfter > 0 {
 		head.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(p.RetryAfter.Seconds())), 10))

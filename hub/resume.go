@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -18,9 +19,11 @@ type resumption struct {
 	outcome string             // metric label
 }
 
-// cursor reads the request's cursor: the header, then the query (REC-05).
-func (h *Hub) cursor(r *http.Request, form spec.Form) (value string, asked bool) {
-	return spec.Cursor(form, r.Header.Get(spec.HeaderLastEventID), h.o.LegacyCursorParams)
+// cursor reads the request's cursor: the header, then the query component, then the body (SUB-04, REC-05).
+func (h *Hub) cursor(r *http.Request, forms ...spec.Form) (value string, asked bool) {
+	keys := spec.ResumeKeys(!h.o.NoClassic, h.o.LegacyCursorParams)
+	value, asked = spec.Cursor(r.Header.Get(spec.HeaderLastEventID), keys, forms...)
+	return strings.Clone(value), asked // of a body that need not be kept
 }
 
 // resume decides where a subscriber goes on and what it is told: the id it asked for exactly when
@@ -72,10 +75,14 @@ func (h *Hub) fromEarliest(ctx context.Context, outcome string) (resumption, err
 	return r, nil
 }
 
-// announce puts the answer into both generations' headers (REC-11).
-func (r resumption) announce(head http.Header) {
-	if r.asked {
-		head.Set(spec.HeaderLastEventID, r.echo)
-		head.Set(spec.HeaderMercureLastEventID, r.echo)
+// announce puts the answer into both generations' headers, which say the same (REC-11, G-07), or into that of the only
+// generation that is served (G-22).
+func (h *Hub) announce(head http.Header, r resumption) {
+	if !r.asked {
+		return
+	}
+	head.Set(spec.Draft08.Reconciled, r.echo)
+	if !h.o.NoClassic {
+		head.Set(spec.Classic.Reconciled, r.echo)
 	}
 }

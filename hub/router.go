@@ -12,8 +12,8 @@ import (
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
-// allowedMethods is the answer to other methods and to OPTIONS. QUERY comes with draft-08.
-const allowedMethods = "GET, HEAD, POST, OPTIONS"
+// allowedMethods is the answer to other methods and to OPTIONS (SUB-06).
+const allowedMethods = "GET, HEAD, POST, QUERY, OPTIONS"
 
 // routes is the table of what the hub answers to, outermost wrapper first.
 func (h *Hub) routes() http.Handler {
@@ -23,17 +23,24 @@ func (h *Hub) routes() http.Handler {
 		withRequestID,   // every answer can be found in the log
 		h.recoverPanics, // one request's defect is its own
 		h.resolveClient, // who is behind a trusted proxy
+		h.onlyPublic,    // what is not for this hub gets nothing from it
 		h.cors,          // errors must be readable cross-origin too
 	)
 	r.Method(http.MethodGet, h.o.Path, h.handle("subscribe", h.subscribe))
 	r.Method(http.MethodHead, h.o.Path, h.handle("subscribe", h.subscribe))
 	r.Method(http.MethodPost, h.o.Path, h.handle("publish", h.publish))
-	r.Method(http.MethodOptions, h.o.Path, http.HandlerFunc(options))
+	r.Method(spec.MethodQuery, h.o.Path, h.handle("subscribe", h.subscribe))
+	r.Method(http.MethodOptions, h.o.Path, answerOptions(allowedMethods))
+	if m := h.metadata; m != nil {
+		r.Get(m.path, m.serve)
+		r.Head(m.path, m.serve)
+		r.Options(m.path, answerOptions(metadataMethods))
+	}
 	if h.presence != nil {
 		for _, pattern := range []string{h.o.Path + spec.SubscriptionsPath, h.o.Path + spec.SubscriptionsPath + "/*"} {
 			r.Method(http.MethodGet, pattern, h.handle("subscriptions", h.subscriptions))
 			r.Method(http.MethodHead, pattern, h.handle("subscriptions", h.subscriptions))
-			r.Method(http.MethodOptions, pattern, http.HandlerFunc(listOptions))
+			r.Method(http.MethodOptions, pattern, answerOptions(listMethods))
 		}
 	}
 	r.MethodNotAllowed(h.handle("other", h.methodNotAllowed))
@@ -50,19 +57,25 @@ func (h *Hub) handle(action string, fn func(http.ResponseWriter, *http.Request) 
 	}
 }
 
-func options(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Allow", allowedMethods)
-	w.WriteHeader(http.StatusNoContent)
+// answerOptions answers an OPTIONS that is no preflight.
+func answerOptions(allowed string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", allowed)
+		w.WriteHeader(http.StatusNoContent)
+	}
 }
 
 // methodNotAllowed also gets methods that chi does not know, on any path.
 func (h *Hub) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
 	allowed := allowedMethods
-	if r.URL.Path != h.o.Path {
-		if !h.isList(r.URL) {
-			return notFound(w, r)
-		}
+	switch {
+	case r.URL.Path == h.o.Path:
+	case h.isMetadata(r):
+		allowed = metadataMethods
+	case h.isList(r.URL):
 		allowed = listMethods
+	default:
+		return notFound(w, r)
 	}
 	w.Header().Set("Allow", allowed)
 	return &spec.Problem{

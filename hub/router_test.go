@@ -9,7 +9,7 @@ import (
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
-// Covers: ERR-11, SUB-06.
+// Covers: ERR-11, SUB-06, DIS-01, DIS-10.
 func TestRoutes(t *testing.T) {
 	for _, path := range []string{"", "/hub", "/a/b/c"} {
 		at := path
@@ -26,7 +26,9 @@ func TestRoutes(t *testing.T) {
 			"put":                             {http.MethodPut, at, 405},
 			"delete":                          {http.MethodDelete, at, 405},
 			"patch":                           {http.MethodPatch, at, 405},
-			"query":                           {"QUERY", at, 405},
+			"query":                           {spec.MethodQuery, at, 400},
+			"query elsewhere":                 {spec.MethodQuery, "/nothing", 404},
+			"metadata that are not published": {http.MethodGet, spec.ResourceMetadataPath + at, 404},
 			"an invented method":              {"BREW", at, 405},
 			"root":                            {http.MethodGet, "/", 404},
 			"another path":                    {http.MethodGet, "/nothing", 404},
@@ -44,8 +46,8 @@ func TestRoutes(t *testing.T) {
 					t.Errorf("%d, want %d: %s", w.Code, c.status, w.Body)
 				}
 				allow := ""
-				if c.status != http.StatusNotFound {
-					allow = "GET, HEAD, POST, OPTIONS"
+				if c.status == http.StatusMethodNotAllowed || c.status == http.StatusNoContent {
+					allow = "GET, HEAD, POST, QUERY, OPTIONS"
 				}
 				if got := w.Header().Get("Allow"); got != allow {
 					t.Errorf("Allow %q, want %q", got, allow)
@@ -55,8 +57,8 @@ func TestRoutes(t *testing.T) {
 				}
 			})
 		}
-		if got := series(t, reg, "cinnabar_refused_total", "action", "other", "reason", "method"); got != 5 {
-			t.Errorf("%v wrong methods are counted, want 5", got)
+		if got := series(t, reg, "cinnabar_refused_total", "action", "other", "reason", "method"); got != 4 {
+			t.Errorf("%v wrong methods are counted, want 4", got)
 		}
 	}
 }

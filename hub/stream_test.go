@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
 // Covers: SUB-01, SUB-27, SUB-28, SSE-W8, SSE-W12.
@@ -128,7 +130,9 @@ func TestRefusals(t *testing.T) {
 		"no topic":      {http.MethodGet, "", "", "", 400},
 		"match":         {http.MethodGet, "topic=a&Matching=1", "", "", 400},
 		"put":           {http.MethodPut, "topic=a", "", "", 405},
-		"query":         {"QUERY", "topic=a", "", "", 405},
+		"query":         {spec.MethodQuery, "", "", "", 400},
+		"query of json": {spec.MethodQuery, "match=a", "application/json", "{}", 415},
+		"large query":   {spec.MethodQuery, "match=a", formType, "x=" + strings.Repeat("x", 1<<20), 413},
 		"json":          {http.MethodPost, "", "application/json", "{}", 415},
 		"parameter":     {http.MethodPost, "", "application/x-www-form-urlencoded; charset=UTF-8", "topic=a", 200},
 		"no media type": {http.MethodPost, "", "", "topic=a", 415},

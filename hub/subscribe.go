@@ -29,9 +29,9 @@ type streamRequest struct {
 	asked     bool
 }
 
-// subscribe answers GET and HEAD: authorisation, selectors, limits, then the stream.
+// subscribe answers GET, HEAD and QUERY: authorisation, selectors, limits, then the stream.
 func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
-	req, err := h.readStreamRequest(r)
+	req, err := h.readStreamRequest(w, r)
 	if err != nil {
 		return err
 	}
@@ -59,17 +59,20 @@ func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (h *Hub) readStreamRequest(r *http.Request) (*streamRequest, error) {
+func (h *Hub) readStreamRequest(w http.ResponseWriter, r *http.Request) (*streamRequest, error) {
+	if r.Method == spec.MethodQuery && r.ContentLength > h.o.Limits.BodyBytes {
+		return nil, h.bodyTooLarge()
+	}
 	grant, err := h.o.Authorizer.Authorize(r, spec.ActionSubscribe)
 	if err != nil {
 		return nil, err
 	}
-	form, err := spec.ParseFormLimit(r.URL.RawQuery, h.o.Limits.FormFields())
+	query, body, err := h.parameters(w, r)
 	if err != nil {
 		return nil, err
 	}
 	req := &streamRequest{grant: grant}
-	if req.selectors, err = spec.ReadSelectors(form, h.o.Limits, !h.o.NoClassic); err != nil {
+	if req.selectors, err = spec.ReadSelectors(append(query, body...), h.o.Limits, !h.o.NoClassic); err != nil {
 		return nil, err
 	}
 	req.matchers = make([]topic.Matcher, len(req.selectors))
@@ -78,7 +81,7 @@ func (h *Hub) readStreamRequest(r *http.Request) (*streamRequest, error) {
 			return nil, h.selectorProblem(err)
 		}
 	}
-	req.cursor, req.asked = h.cursor(r, form)
+	req.cursor, req.asked = h.cursor(r, query, body)
 	return req, nil
 }
 
@@ -100,7 +103,7 @@ func (h *Hub) head(w http.ResponseWriter, r *http.Request, req *streamRequest) e
 		return err
 	}
 	streamHead(w.Header(), r)
-	res.announce(w.Header())
+	h.announce(w.Header(), res)
 	w.WriteHeader(http.StatusOK)
 	return nil
 }
@@ -251,7 +254,7 @@ func streamHead(head http.Header, r *http.Request) {
 // connection is taken over where shards can serve it.
 func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, res resumption) error {
 	streamHead(w.Header(), r)
-	res.announce(w.Header())
+	h.announce(w.Header(), res)
 	opening := append([]byte(nil), heartbeat...)
 	if h.o.Retry > 0 {
 		opening = appendRetry(opening, h.o.Retry)
@@ -282,7 +285,9 @@ func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, op
 	chunk := r.ProtoAtLeast(1, 1)
 	head := w.Header()
 	reuse := h.recycle
-	if !chunk || r.Close || rw.Reader.Buffered() > 0 { // a request sent ahead would be lost
+	// A request sent ahead would be lost, and a body that nobody has read would be taken for a request.
+	unread := r.Method != spec.MethodQuery && r.ContentLength != 0
+	if !chunk || r.Close || unread || rw.Reader.Buffered() > 0 {
 		reuse = nil
 		head.Set("Connection", "close")
 	}
@@ -307,11 +312,12 @@ func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, op
 }
 
 // refuseForNow refuses a stream that cannot be served at the moment. An EventSource gives up for good on
-// anything but 200, so it gets an empty stream and a later time to come back (SUB-41).
+// anything but 200, so it gets an empty stream and a later time to come back (SUB-41). Whoever sends a QUERY and says
+// that it wants an event stream reads it likewise.
 func (h *Hub) refuseForNow(w http.ResponseWriter, r *http.Request, req *streamRequest, err error) error {
 	p := asProblem(err)
 	temporary := p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
-	if !temporary || !h.o.SoftRefusal || r.Method != http.MethodGet || !accepts(r, "text/event-stream") {
+	if !temporary || !h.o.SoftRefusal || r.Method == http.MethodHead || !accepts(r, "text/event-stream") {
 		return p
 	}
 	h.metrics.SoftRefused.Inc()
@@ -320,7 +326,7 @@ func (h *Hub) refuseForNow(w http.ResponseWriter, r *http.Request, req *streamRe
 		"cause", causeText(p.Cause))
 	// The cursor is answered truthfully or, when that cannot be found out, not at all.
 	if res, err := h.resume(r.Context(), req.cursor, req.asked); err == nil {
-		res.announce(w.Header())
+		h.announce(w.Header(), res)
 	}
 	streamHead(w.Header(), r)
 	body := append([]byte("retry: "), strconv.FormatInt(h.comeBack(p).Milliseconds(), 10)...)

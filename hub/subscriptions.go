@@ -57,11 +57,6 @@ func (h *Hub) isList(u *url.URL) bool {
 	return ok && h.presence != nil && (rest == "" || rest[0] == '/')
 }
 
-func listOptions(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Allow", listMethods)
-	w.WriteHeader(http.StatusNoContent)
-}
-
 // subscriptions answers the subscription API (ACT-12 … ACT-26).
 func (h *Hub) subscriptions(w http.ResponseWriter, r *http.Request) error {
 	path := sentPath(r.URL)

@@ -122,31 +122,53 @@ func TestClassicClaims(t *testing.T) {
 	}
 }
 
+// Covers: REC-02, REC-03, REC-04, REC-05, SUB-04, G-08, G-22.
 func TestCursor(t *testing.T) {
-	const all = "last-event-id=e&Last-Event-Id=d&Last-Event-ID=c&lastEventID=b&last_event_id=a"
+	const (
+		all  = "last-event-id=e&Last-Event-Id=d&Last-Event-ID=c&lastEventID=b&last_event_id=a"
+		none = "-" // no such form
+	)
+	both, legacy, strict := ResumeKeys(true, false), ResumeKeys(true, true), ResumeKeys(false, true)
 	tests := []struct {
-		query, header string
-		legacy        bool
-		value         string
-		present       bool
+		query, body, header string
+		keys                []string
+		value               string
+		present             bool
 	}{
-		{"", "", true, "", false},
-		{all, "h", true, "h", true},
-		{all, "", true, "a", true},
-		{strings.TrimSuffix(all, "&last_event_id=a"), "", true, "b", true},
-		{"last-event-id=e&Last-Event-Id=d&Last-Event-ID=c", "", true, "c", true},
-		{"last-event-id=e&Last-Event-Id=d", "", true, "d", true},
-		{"last-event-id=e", "", true, "e", true},
-		{"last-event-id=e&Last-Event-Id=d&Last-Event-ID=c", "", false, "", false},
-		{"last-event-id=e&lastEventID=b", "", false, "b", true},
-		{"last_event_id=&lastEventID=b", "", true, "b", true},
-		{"lastEventID=", "", true, "", true},
-		{"lasteventid=b", "", true, "", false},
+		{"", none, "", legacy, "", false},
+		{all, none, "h", legacy, "h", true},
+		{all, none, "", legacy, "a", true},
+		{strings.TrimSuffix(all, "&last_event_id=a"), none, "", legacy, "b", true},
+		{"last-event-id=e&Last-Event-Id=d&Last-Event-ID=c", none, "", legacy, "c", true},
+		{"last-event-id=e&Last-Event-Id=d", none, "", legacy, "d", true},
+		{"last-event-id=e", none, "", legacy, "e", true},
+		{"last-event-id=e&Last-Event-Id=d&Last-Event-ID=c", none, "", both, "", false},
+		{"last-event-id=e&lastEventID=b", none, "", both, "b", true},
+		{"last_event_id=&lastEventID=b", none, "", legacy, "b", true},
+		{"lastEventID=", none, "", legacy, "", true},
+		{"lasteventid=b", none, "", legacy, "", false},
+
+		{"last_event_id=q", "last_event_id=b", "h", both, "h", true},
+		{"last_event_id=q", "last_event_id=b", "", both, "q", true},
+		{"", "last_event_id=b", "", both, "b", true},
+		{"last_event_id=", "last_event_id=b", "", both, "b", true},
+		{"lastEventID=q", "last_event_id=b", "", both, "q", true},
+		{"last_event_id=", "", "", both, "", true},
+		{"", "last_event_id=", "", both, "", true},
+
+		{all, none, "", strict, "a", true},
+		{all, none, "h", strict, "h", true},
+		{strings.TrimSuffix(all, "&last_event_id=a"), none, "", strict, "", false},
+		{"lastEventID=q", "last_event_id=b", "", strict, "b", true},
 	}
 	for _, tt := range tests {
-		value, present := Cursor(ParseForm(tt.query), tt.header, tt.legacy)
+		forms := []Form{ParseForm(tt.query)}
+		if tt.body != none {
+			forms = append(forms, ParseForm(tt.body))
+		}
+		value, present := Cursor(tt.header, tt.keys, forms...)
 		if value != tt.value || present != tt.present {
-			t.Errorf("%q, header %q, legacy %v: %q, %v, want %q, %v", tt.query, tt.header, tt.legacy, value, present, tt.value, tt.present)
+			t.Errorf("%q, body %q, header %q, keys %v: %q, %v, want %q, %v", tt.query, tt.body, tt.header, tt.keys, value, present, tt.value, tt.present)
 		}
 	}
 }
@@ -198,7 +220,7 @@ func FuzzClassicSelectors(f *testing.F) {
 		if len(selectors) == 0 || len(selectors) > 100 {
 			t.Fatalf("%q: %d selectors", query, len(selectors))
 		}
-		if v, ok := Cursor(form, "", true); ok && ValidCursor(v, Limits{}) && (strings.ContainsAny(v, "\r\n\x00") || len(v) > 1024) {
+		if v, ok := Cursor("", ResumeKeys(true, true), form); ok && ValidCursor(v, Limits{}) && (strings.ContainsAny(v, "\r\n\x00") || len(v) > 1024) {
 			t.Fatalf("%q: cursor %q is not fit for a header", query, v)
 		}
 	})

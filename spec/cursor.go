@@ -2,25 +2,35 @@ package spec
 
 import "unicode/utf8"
 
+// ResumeKeys returns the parameters that may carry a cursor, in order of precedence: draft-08's, with classic also the
+// classic one, and with legacy also that one's older spellings. Source: REC-02 … REC-05, G-08, G-22.
+func ResumeKeys(classic, legacy bool) []string {
+	switch {
+	case !classic:
+		return Draft08.ResumeKeys
+	case !legacy:
+		return Classic.ResumeKeys[:2]
+	default:
+		return Classic.ResumeKeys
+	}
+}
+
 // Cursor returns the event id from which a subscription request wants to go on, and whether it carried a
-// cursor at all. The header wins, an empty one counts as none; then the first parameter with a value in
-// the order last_event_id, lastEventID and, if legacy is true, the older spellings. present is also true,
-// with an empty value, when a parameter was there but none had a value.
-// Source: REC-01, REC-02, REC-04, REC-05.
-func Cursor(f Form, header string, legacy bool) (value string, present bool) {
+// cursor at all. The header wins, an empty one counts as none; then the first form that has a value for one of keys,
+// and in it the first of keys that has one. present is also true, with an empty value, when a parameter was there but
+// none had a value. Source: REC-01 … REC-05, SUB-04.
+func Cursor(header string, keys []string, forms ...Form) (value string, present bool) {
 	if header != "" {
 		return header, true
 	}
-	keys := Classic.ResumeKeys
-	if !legacy {
-		keys = keys[:2]
-	}
-	for _, k := range keys {
-		v, ok := f.First(k)
-		if ok && v != "" {
-			return v, true
+	for _, f := range forms {
+		for _, k := range keys {
+			v, ok := f.First(k)
+			if ok && v != "" {
+				return v, true
+			}
+			present = present || ok
 		}
-		present = present || ok
 	}
 	return "", present
 }

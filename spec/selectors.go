@@ -1,6 +1,10 @@
 package spec
 
-import "github.com/cinnabar-hub/cinnabar/spec/topic"
+import (
+	"strings"
+
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
+)
 
 // ReadSelectors reads what a subscription request selects, in either generation's parameters, which may be mixed
 // (SUB-12). Without classic, `topic` is refused (G-22). It returns a *Problem (400) if there is no selector, if
@@ -82,7 +86,7 @@ func (s *selectorReader) read(p Field, kind topic.Kind, l Limits) error {
 	case !ValidText(p.Value):
 		return BadRequest("invalid_selector", "the parameter %q must be valid UTF-8 without control and format characters", p.Name)
 	}
-	sel := topic.Selector{Kind: kind, Pattern: p.Value}
+	sel := topic.Selector{Kind: kind, Pattern: strings.Clone(p.Value)} // it outlives the request, whose other bytes need not
 	if _, dup := s.seen[sel]; dup {
 		return nil
 	}
