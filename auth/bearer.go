@@ -21,7 +21,12 @@ func (j *JWT) token(r *http.Request, act spec.Action) (string, error) {
 			return token, err
 		}
 	}
-	token := cookieToken(r, j.cookie)
+	token := ""
+	for _, name := range j.cookies {
+		if token = cookieToken(r, name); token != "" {
+			break
+		}
+	}
 	if token == "" || safe(r.Method) {
 		return token, nil
 	}
@@ -144,8 +149,30 @@ func peekType(token string) any {
 	return header["typ"]
 }
 
+// peekIssuer returns the iss that a token claims, unverified and only to choose whose keys are tried; "" if it cannot
+// be read. The claims are those bytes that the signature is over, so that nobody reads another iss from them later.
+func peekIssuer(token string) string {
+	_, rest, _ := strings.Cut(token, ".")
+	segment, _, _ := strings.Cut(rest, ".")
+	raw, err := decodeSegment(segment)
+	if err != nil {
+		return ""
+	}
+	return issuerOf(raw)
+}
+
+// issuerOf returns the iss of a claims set, "" if it has none.
+func issuerOf(claims json.RawMessage) string {
+	var members map[string]json.RawMessage
+	var iss string
+	if json.Unmarshal(claims, &members) != nil || json.Unmarshal(members["iss"], &iss) != nil {
+		return ""
+	}
+	return iss
+}
+
 // accessTokenType reports whether typ marks a draft-08 token. Source: D08-01; RFC 9068 §2.1.
 func accessTokenType(typ any) bool {
 	s, ok := typ.(string)
-	return ok && (strings.EqualFold(s, "at+jwt") || strings.EqualFold(s, "application/at+jwt"))
+	return ok && (strings.EqualFold(s, spec.TokenTypeDraft08) || strings.EqualFold(s, "application/"+spec.TokenTypeDraft08))
 }

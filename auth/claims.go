@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -16,21 +17,22 @@ import (
 
 // rules turn verified claims into grants.
 type rules struct {
-	requireExp bool
+	requireExp bool   // of classic tokens
+	resource   string // which draft-08 tokens must be for
 	limits     spec.Limits
 	patterns   *topic.Cache
 }
 
-func newRules(requireExp bool, l spec.Limits) rules {
-	patterns := topic.NewCache(patternCacheEntries, nil, topic.Limits{PatternBytes: l.SelectorBytes, Variables: l.Variables})
-	return rules{requireExp: requireExp, limits: l, patterns: patterns}
+func newRules(requireExp bool, resource string, base *url.URL, l spec.Limits) rules {
+	patterns := topic.NewCache(patternCacheEntries, base, topic.Limits{PatternBytes: l.SelectorBytes, Variables: l.Variables})
+	return rules{requireExp: requireExp, resource: resource, limits: l, patterns: patterns}
 }
 
 // patternCacheEntries bounds the compiled selectors that all grants share (MAT-20).
 const patternCacheEntries = 16384
 
 // grant reads a verified token. What it refuses, it refuses with the reason (ERR-08).
-func (r *rules) grant(act spec.Action, header map[string]any, raw json.RawMessage, now time.Time) (*Grant, time.Time, error) {
+func (r *rules) grant(v *validator, act spec.Action, header map[string]any, raw json.RawMessage, now time.Time) (*Grant, time.Time, error) {
 	if _, critical := header["crit"]; critical {
 		return nil, time.Time{}, invalid(ReasonCritical, "the token's crit header names extensions that this hub does not know", "")
 	}
@@ -38,27 +40,41 @@ func (r *rules) grant(act spec.Action, header map[string]any, raw json.RawMessag
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if err := registered.check(now, r.requireExp); err != nil {
+	if err := registered.check(now, v.issuer != nil || r.requireExp); err != nil {
 		return nil, time.Time{}, err
 	}
-	claims, err := spec.Classic.Claims(raw, r.limits)
+	g := &Grant{Action: act, Subject: registered.subject, Expires: registered.expires}
+	if v.issuer != nil {
+		err = r.draft08(g, v.issuer, raw)
+	} else {
+		err = r.classic(g, raw)
+	}
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	g := &Grant{Action: act, Subject: registered.subject, Dialect: spec.Classic.Name, Expires: registered.expires}
+	return g, registered.notBefore, nil
+}
+
+// classic fills in what the mercure claim grants.
+func (r *rules) classic(g *Grant, raw json.RawMessage) error {
+	claims, err := spec.Classic.Claims(raw, r.limits)
+	if err != nil {
+		return err
+	}
+	g.Dialect = spec.Classic.Name
 	selectors := claims.Publish
-	if act == spec.ActionSubscribe {
+	if g.Action == spec.ActionSubscribe {
 		selectors = claims.Subscribe
 		g.Payload = claims.Payload
 	}
 	for _, s := range selectors {
 		m, err := r.patterns.Compile(s)
 		if err != nil {
-			return nil, time.Time{}, selectorProblem(act, err)
+			return selectorProblem(g.Action, err)
 		}
 		g.Topics = append(g.Topics, m)
 	}
-	return g, registered.notBefore, nil
+	return nil
 }
 
 // registered are the claims that every JSON Web Token may have. Source: RFC 7519 §4.1.

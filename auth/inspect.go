@@ -119,7 +119,7 @@ func (r *inspection) problem(err error) {
 
 // verify checks the signature; unlike a hub's answer it may tell why it does not hold.
 func (r *inspection) verify(token string, keys Keys) {
-	_, _, err := verify(context.Background(), newRole(0, keys), strings.TrimSpace(token)) //nolint:forbidigo // waits at most for one fetch of a key set
+	_, _, err := verify(context.Background(), newValidator(keys, nil), strings.TrimSpace(token)) //nolint:forbidigo // waits at most for one fetch of a key set
 	if err == nil {
 		r.Verified = true
 		return
@@ -160,7 +160,7 @@ func (r *inspection) grants(limits spec.Limits, topics []string) {
 		return
 	}
 	r.Payload = claims.Payload
-	rules := newRules(false, limits)
+	rules := newRules(false, "", nil, limits)
 	publish := r.compile(rules, spec.ActionPublish, claims.Publish, &r.Publish)
 	subscribe := r.compile(rules, spec.ActionSubscribe, claims.Subscribe, &r.Subscribe)
 	for _, t := range topics {

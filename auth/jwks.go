@@ -169,13 +169,7 @@ func (j *JWKS) Find(ctx context.Context, alg, kid string) []crypto.PublicKey {
 func (j *JWKS) find(alg, kid string) []crypto.PublicKey {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
-	var found []crypto.PublicKey
-	for _, k := range j.keys {
-		if slices.Contains(k.algorithms, alg) && (kid == "" || k.kid == "" || k.kid == kid) {
-			found = append(found, k.key)
-		}
-	}
-	return found
+	return chosen(j.keys, alg, kid)
 }
 
 // ask returns a channel that is closed after a fetch, or nil if it is too early for one.

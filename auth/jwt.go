@@ -1,9 +1,12 @@
 package auth
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,50 +25,64 @@ const (
 
 // Options configures New.
 type Options struct {
-	Publisher, Subscriber Keys // nil = that role is refused: 401, role_not_configured
+	Publisher, Subscriber Keys // classic; nil = that role's classic tokens are refused: 401, role_not_configured
+
+	Issuers   []Issuer // of draft-08 tokens, empty = such tokens are refused (G-01)
+	Resource  string   // the resource identifier, which aud must contain; required when there are issuers (D08-02)
+	NoClassic bool     // refuse every token that is not at+jwt; the classic cookie and the query are not read (G-22)
+	Base      *url.URL // the hub's URL, for relative URL patterns; nil = PublicURL, else http://localhost + the default path (MAT-09)
 
 	Anonymous      bool     // subscribers without a token receive public updates (AUT-05)
 	PublishOrigins []string // origins whose pages may publish with the cookie: an exact origin, "null" or "*" (CORS-07)
 	PublicURL      *url.URL // the hub as clients see it; nil = the request's own scheme and Host
-	CookieName     string   // empty = spec.CookieClassic
+	CookieName     string   // classic, empty = spec.CookieClassic
+	Draft08Cookie  string   // read first (G-06), empty = spec.CookieDraft08
 	QueryToken     QueryToken
-	RequireExp     bool // refuse tokens without exp (CLA-12)
+	RequireExp     bool // refuse classic tokens without exp (CLA-12); draft-08's always need one
 	Limits         spec.Limits
 	CacheEntries   int // verified tokens remembered, 0 = 4096
 
 	ResourceMetadata string // URL of the metadata document for JWT.Challenge, empty = none (ERR-01)
 }
 
-// JWT is the Authorizer of classic tokens: JSON Web Signatures whose mercure claim lists selectors. Draft-08's
-// tokens are refused until that generation arrives (G-01, G-03). Use New; safe for concurrent use.
+// JWT is the Authorizer of tokens that are JSON Web Signatures. The typ of a token alone decides how it is verified
+// (G-01): at+jwt is draft-08, with the keys of its issuer and authorization_details; any other is classic, with the keys
+// of the role and the mercure claim. Neither's keys verify the other's tokens. Use New; safe for concurrent use.
 type JWT struct {
 	// static after construction
 	anonymous *Grant // nil = a token is needed
 	origins   origins
-	cookie    string
+	cookies   []string // names in the order in which they are looked for
+	noClassic bool
+	resource  string
 	query     QueryToken
 	limits    spec.Limits
 	entries   int
 	metadata  string
 	rules     rules
 
-	keys         atomic.Pointer[keyring] // replaced as a whole, with its cache
+	mu                    sync.Mutex // serialises who replaces keys; guards the three below
+	publisher, subscriber Keys
+	issuers               []Issuer
+
+	keys         atomic.Pointer[keyring] // made of those, replaced as a whole, with its cache
 	hits, misses atomic.Uint64
 }
 
-// New checks o and makes a JWT. It returns an error that names a malformed publish origin.
+// New checks o and makes a JWT. It returns an error that names a malformed publish origin or what is wrong with an
+// issuer.
 func New(o Options) (*JWT, error) {
 	allowed, err := parseOrigins(o.PublicURL, o.PublishOrigins)
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	j := &JWT{
-		origins: allowed, cookie: o.CookieName, query: o.QueryToken,
-		limits: withDefaults(o.Limits), entries: o.CacheEntries, metadata: o.ResourceMetadata,
+		origins: allowed, cookies: cookieNames(&o), noClassic: o.NoClassic, resource: o.Resource, query: o.QueryToken,
+		limits: o.Limits.WithDefaults(), entries: o.CacheEntries, metadata: o.ResourceMetadata,
 	}
-	j.rules = newRules(o.RequireExp, j.limits)
-	if j.cookie == "" {
-		j.cookie = spec.CookieClassic
+	j.rules = newRules(o.RequireExp, o.Resource, baseURL(&o), j.limits)
+	if o.NoClassic {
+		j.query = QueryTokenOff
 	}
 	if j.entries <= 0 {
 		j.entries = defaultCacheEntries
@@ -74,13 +91,56 @@ func New(o Options) (*JWT, error) {
 		j.anonymous = &Grant{Action: spec.ActionSubscribe, Anonymous: true}
 	}
 	j.SetKeys(o.Publisher, o.Subscriber)
+	if err := j.SetIssuers(o.Issuers); err != nil {
+		return nil, err
+	}
 	return j, nil
 }
 
-// SetKeys replaces the keys of both roles; nil refuses the role. Nothing that was verified with the keys
+// SetKeys replaces the classic keys of both roles; nil refuses the role. Nothing that was verified with the keys
 // before is used again. Streams that are open keep their grants. Source: SEC-09.
 func (j *JWT) SetKeys(publisher, subscriber Keys) {
-	j.keys.Store(newKeyring(publisher, subscriber, j.entries))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.publisher, j.subscriber = publisher, subscriber
+	j.renew()
+}
+
+// SetIssuers replaces the issuers of draft-08 tokens as SetKeys does the classic keys; none refuses these tokens. It
+// returns an error, and changes nothing, if one of them is incomplete or named twice or if there is no resource
+// identifier. Source: SEC-09.
+func (j *JWT) SetIssuers(issuers []Issuer) error {
+	if err := checkIssuers(issuers, j.resource); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.issuers = slices.Clone(issuers)
+	j.renew()
+	return nil
+}
+
+// renew puts the present keys in force; mu is held.
+func (j *JWT) renew() {
+	publisher, subscriber := j.publisher, j.subscriber
+	if j.noClassic {
+		publisher, subscriber = nil, nil
+	}
+	j.keys.Store(newKeyring(publisher, subscriber, j.issuers, j.entries))
+}
+
+// cookieNames are those that may hold a token, in order of precedence (G-06, G-22).
+func cookieNames(o *Options) []string {
+	names := []string{cmp.Or(o.Draft08Cookie, spec.CookieDraft08)}
+	if !o.NoClassic {
+		names = append(names, cmp.Or(o.CookieName, spec.CookieClassic))
+	}
+	return names
+}
+
+// baseURL is what relative patterns are resolved against.
+func baseURL(o *Options) *url.URL {
+	return cmp.Or(o.Base, o.PublicURL, &url.URL{Scheme: "http", Host: "localhost", Path: spec.DefaultHubPath})
 }
 
 // CacheStats counts the tokens found already verified and those that had to be verified, since New.
@@ -98,39 +158,68 @@ func (j *JWT) Authorize(r *http.Request, act spec.Action) (*Grant, error) {
 		return nil, err
 	}
 	ring := j.keys.Load()
-	role := ring.role(act)
 	if token == "" {
 		switch {
 		case act == spec.ActionSubscribe && j.anonymous != nil:
 			return j.anonymous, nil
-		case role == nil:
+		case !ring.trusts(act):
 			return nil, missing(ReasonNotConfigured, notConfigured(act), nil)
 		}
 		return nil, missing(ReasonNoToken, fmt.Sprintf("a token is needed to %s", act), nil)
 	}
-	if role == nil {
+	if !ring.trusts(act) {
 		return nil, invalid(ReasonNotConfigured, textUnverified, notConfigured(act))
 	}
 	if len(token) > j.limits.TokenBytes {
 		return nil, invalid(ReasonTooLong, fmt.Sprintf("the token has more than %d bytes", j.limits.TokenBytes), "")
 	}
-	now, key, version := time.Now(), keyOf(act, token), role.keys.Version()
-	if grant, ok := ring.get(key, version, now); ok {
+	key := keyOf(act, token)
+	if grant, ok := ring.get(key, time.Now()); ok {
 		j.hits.Add(1)
 		return grant, nil
 	}
 	j.misses.Add(1)
-	header, payload, err := verify(r.Context(), role, token)
+	v, err := j.choose(ring, act, token)
 	if err != nil {
 		return nil, err
 	}
-	now = time.Now() // the keys may have been waited for
-	grant, notBefore, err := j.rules.grant(act, header, payload, now)
+	version := v.keys.Version() // before the keys are used: what an older set verified does not outlive it
+	header, payload, err := verify(r.Context(), v, token)
 	if err != nil {
 		return nil, err
 	}
-	ring.cache.Add(key, cached{grant: grant, notBefore: notBefore, version: version})
+	// The clock is read now because the keys may have been waited for.
+	grant, notBefore, err := j.rules.grant(v, act, header, payload, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	ring.cache.Add(key, cached{grant: grant, notBefore: notBefore, by: v, version: version})
 	return grant, nil
+}
+
+// choose picks the one validator of a token by what it says of itself, unverified (G-01 … G-04): the typ, and the issuer
+// that it names among those configured. Nobody gains by a lie, as the keys of another validator do not verify it.
+func (j *JWT) choose(ring *keyring, act spec.Action, token string) (*validator, error) {
+	if !accessTokenType(peekType(token)) {
+		switch v := ring.role(act); {
+		case v != nil:
+			return v, nil
+		case j.noClassic:
+			return nil, invalid(ReasonGeneration, textUnverified, "it is not of type at+jwt, and classic tokens are switched off")
+		}
+		return nil, invalid(ReasonNotConfigured, textUnverified, notConfigured(act))
+	}
+	if len(ring.issuers) == 0 {
+		return nil, invalid(ReasonGeneration, textUnverified, errGeneration.Error())
+	}
+	v := ring.issuers[peekIssuer(token)]
+	switch {
+	case v == nil:
+		return nil, invalid(ReasonUnverified, textUnverified, "its issuer is none of those configured")
+	case !v.issuer.may(act):
+		return nil, invalid(ReasonUnverified, textUnverified, fmt.Sprintf("its issuer is not trusted to let anybody %s", act))
+	}
+	return v, nil
 }
 
 // notConfigured is for the log: the operator gave this role no key.
@@ -139,22 +228,4 @@ func notConfigured(act spec.Action) string {
 		return "no publisher key is configured, nobody can publish"
 	}
 	return "no subscriber key is configured, no subscriber token can be verified"
-}
-
-// withDefaults fills in the limits that are read here.
-func withDefaults(l spec.Limits) spec.Limits {
-	d := spec.DefaultLimits()
-	if l.TokenBytes == 0 {
-		l.TokenBytes = d.TokenBytes
-	}
-	if l.GrantSelectors == 0 {
-		l.GrantSelectors = d.GrantSelectors
-	}
-	if l.SelectorBytes == 0 {
-		l.SelectorBytes = d.SelectorBytes
-	}
-	if l.Variables == 0 {
-		l.Variables = d.Variables
-	}
-	return l
 }

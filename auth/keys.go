@@ -163,6 +163,14 @@ type static struct {
 // secret of fewer than 32 bytes is refused unless allowShort, which then gives a warning. Errors say what
 // to do and never contain the key. Source: AUT-07, CLA-13.
 func ParseKey(role, key, alg string, allowShort bool) (Keys, error) {
+	k, err := parseKey(role, key, alg, allowShort)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func parseKey(role, key, alg string, allowShort bool) (*static, error) {
 	if alg == "" {
 		alg = DefaultAlgorithm
 	}

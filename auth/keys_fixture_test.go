@@ -88,6 +88,15 @@ func mustKeys(tb testing.TB, key, alg string) auth.Keys {
 	return k
 }
 
+func mustKeySet(tb testing.TB, allowed []string, specs ...auth.KeySpec) auth.Keys {
+	tb.Helper()
+	k, err := auth.ParseKeySet("test", specs, allowed, false)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
 // newAuth is a JWT with the secrets of the vectors.
 func newAuth(tb testing.TB, change func(*auth.Options)) *auth.JWT {
 	tb.Helper()

@@ -17,12 +17,14 @@ const (
 	ReasonOrigin        = "origin_refused"        // 400, CORS-06
 	ReasonUnverified    = "token_unverified"      // 401, malformed or not signed with the role's key
 	ReasonAlgorithm     = "token_algorithm"       // 401, AUT-07
-	ReasonGeneration    = "wrong_token_type"      // 401, G-01, G-03: a draft-08 token, or one that meant to be
+	ReasonGeneration    = "wrong_token_type"      // 401, G-01, G-03, G-22: of a generation that is not taken, or one that meant to be
 	ReasonTooLong       = "token_too_long"        // 401, LIM-09
 	ReasonCritical      = "token_critical_header" // 401, AUT-09
 	ReasonExpired       = "token_expired"         // 401, AUT-11
 	ReasonNotYetValid   = "token_not_yet_valid"   // 401, AUT-11
-	ReasonNoExpiry      = "token_without_exp"     // 401, CLA-12
+	ReasonNoExpiry      = "token_without_exp"     // 401, CLA-12, D08-02
+	ReasonAudience      = "wrong_audience"        // 401, D08-02
+	ReasonIssuer        = "wrong_issuer"          // 401, D08-02; only of a verified token
 	ReasonClaims        = "invalid_claims"        // 401, CLA-06, CLA-07, LIM-08; spec's Claims has more of its own
 	ReasonNotGranted    = "not_granted"           // 403, PUB-27
 )

@@ -25,8 +25,9 @@ func (p *payload) UnmarshalJSON(b []byte) error {
 }
 
 var (
-	errGeneration = errors.New("a token of type at+jwt is a draft-08 access token, which this hub does not take yet")
-	errNoKey      = errors.New("no key of this role fits the token's algorithm and key id")
+	errGeneration = errors.New("a token of type at+jwt is a draft-08 access token, for which no issuer is configured")
+	errType       = errors.New("its typ belongs to another validator")
+	errNoKey      = errors.New("no key of this role or issuer fits the token's algorithm and key id")
 )
 
 // notCompact is for the log.
@@ -41,18 +42,18 @@ func newParser(algorithms []string) *jwt.Parser {
 // verify checks token's signature and returns its header and claims as they were signed. Of the header it
 // reads alg, kid and typ; jwk, jku, x5u and x5c are never looked at (AUT-08). Its problem tells a client
 // nothing about the token (ERR-08), and its cause repeats neither the token nor the library's words.
-func verify(ctx context.Context, r *role, token string) (map[string]any, json.RawMessage, error) {
+func verify(ctx context.Context, v *validator, token string) (map[string]any, json.RawMessage, error) {
 	if broken(token) {
 		return nil, nil, invalid(ReasonUnverified, textUnverified, notCompact)
 	}
 	claims := &payload{}
-	t, err := r.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
-		// typ decides the validator and is checked first: a classic key never verifies a draft-08 token (G-01, G-02).
-		if accessTokenType(t.Header["typ"]) {
-			return nil, errGeneration
+	t, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
+		// typ has decided the validator: a classic key never verifies a draft-08 token, nor the reverse (G-01, G-02).
+		if accessTokenType(t.Header["typ"]) != (v.issuer != nil) {
+			return nil, errType
 		}
 		kid, _ := t.Header["kid"].(string)
-		found := r.keys.Find(ctx, t.Method.Alg(), kid)
+		found := v.keys.Find(ctx, t.Method.Alg(), kid)
 		if len(found) == 0 {
 			return nil, errNoKey
 		}
@@ -68,14 +69,14 @@ func verify(ctx context.Context, r *role, token string) (map[string]any, json.Ra
 			return nil, nil, invalid(ReasonUnverified, textUnverified, "the claims are not an object")
 		}
 		return t.Header, claims.raw, nil
-	case errors.Is(err, errGeneration):
-		return nil, nil, invalid(ReasonGeneration, textUnverified, errGeneration.Error())
+	case errors.Is(err, errType):
+		return nil, nil, invalid(ReasonGeneration, textUnverified, errType.Error())
 	case errors.Is(err, errNoKey):
 		return nil, nil, invalid(ReasonUnverified, textUnverified, errNoKey.Error())
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return nil, nil, invalid(ReasonUnverified, textUnverified, notCompact)
-	case t == nil || t.Method == nil || !slices.Contains(r.keys.Algorithms(), t.Method.Alg()):
-		return nil, nil, invalid(ReasonAlgorithm, textAlgorithm, "its algorithm is not the one configured for this role")
+	case t == nil || t.Method == nil || !slices.Contains(v.keys.Algorithms(), t.Method.Alg()):
+		return nil, nil, invalid(ReasonAlgorithm, textAlgorithm, "its algorithm is not the one configured for this role or issuer")
 	default:
 		return nil, nil, invalid(ReasonUnverified, textUnverified, "its signature does not match the key")
 	}

@@ -1,10 +1,6 @@
 package spec
 
-import (
-	"encoding/json"
-
-	"github.com/cinnabar-hub/cinnabar/spec/topic"
-)
+import "github.com/cinnabar-hub/cinnabar/spec/topic"
 
 // Draft08 is the rewritten protocol. It is read only.
 var Draft08 = Dialect{
@@ -29,12 +25,6 @@ func draft08Selectors(f Form, l Limits) ([]topic.Selector, error) {
 		}
 	}
 	return s.list, nil
-}
-
-// draft08Claims reads authorization_details.
-// Source: draft-08 §Authorization; D08-08 … D08-14, LIM-08.
-func draft08Claims(payload json.RawMessage, l Limits) (Claims, error) {
-	return Claims{}, invalidToken("wrong_token_type", "draft-08 tokens are not read yet", nil)
 }
 
 var describeDraft08 = describeClassic

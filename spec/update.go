@@ -45,6 +45,8 @@ type Limits struct {
 	SelectorBytes  int   // LIM-06
 	Variables      int   // LIM-07, per template
 	GrantSelectors int   // LIM-08, classic
+	GrantMatchers  int   // LIM-08, draft-08: of all details together
+	GrantDetails   int   // LIM-08, draft-08
 	TokenBytes     int   // LIM-09
 	HeadBytes      int   // LIM-13
 }
@@ -53,7 +55,8 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		BodyBytes: 1 << 20, Topics: 100, TopicBytes: 2048, IDBytes: 1024, Selectors: 100, SelectorBytes: 4096,
-		Variables: 32, GrantSelectors: 1000, TokenBytes: 16 << 10, HeadBytes: 64 << 10,
+		Variables: 32, GrantSelectors: 1000, GrantMatchers: 100, GrantDetails: 100,
+		TokenBytes: 16 << 10, HeadBytes: 64 << 10,
 	}
 }
 
@@ -71,6 +74,8 @@ func (l Limits) WithDefaults() Limits {
 		{&d.SelectorBytes, &l.SelectorBytes},
 		{&d.Variables, &l.Variables},
 		{&d.GrantSelectors, &l.GrantSelectors},
+		{&d.GrantMatchers, &l.GrantMatchers},
+		{&d.GrantDetails, &l.GrantDetails},
 		{&d.TokenBytes, &l.TokenBytes},
 		{&d.HeadBytes, &l.HeadBytes},
 	} {
