@@ -140,7 +140,7 @@ func readRows(t *testing.T) []row {
 // vectors (SSE-C09) are not requirements.
 var (
 	coversLine = regexp.MustCompile(`Covers: ([^.]*)`)
-	rowID      = regexp.MustCompile(`^(?:[A-Z]+-W?[0-9]+|S15)$`)
+	rowID      = regexp.MustCompile(`^(?:[A-Z]+-W?[0-9]+|D08-[0-9]+|S15)$`)
 	testName   = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)`)
 )
 
