@@ -1,16 +1,13 @@
 package hub
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -50,6 +47,7 @@ type presence struct {
 // member is one connection as the directory and the watchers know it, or are about to.
 type member struct {
 	presence transport.Presence
+	others   []counterpart // its subscriptions in the other generation's form, if they are told of so, too
 
 	// guarded by presence.mu
 	here   bool // its stream is open, or it is held
@@ -92,31 +90,20 @@ func newPresence(h *Hub) *presence {
 // join announces a stream that has begun: it returns at once (ACT-11).
 func (p *presence) join(s *subscriber) {
 	one := transport.Presence{
-		Subscriber: "urn:uuid:" + uuid.NewString(), Subject: s.grant.Subject, Selectors: s.selectors,
-		Payload: compact(s.grant.Payload), Since: time.Now(),
+		Subscriber: "urn:uuid:" + uuid.NewString(), Subject: s.grant.Subject, Selectors: s.selectors, Since: time.Now(),
 	}
+	one.Payload, one.Payloads = payloads(s.grant, s.selectors)
+	others := p.counterparts(&one)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m := p.rejoin(&one); m != nil {
 		s.member.Store(m)
 		return
 	}
-	m := &member{presence: one, here: true, fresh: true}
+	m := &member{presence: one, others: others, here: true, fresh: true}
 	p.members[m] = struct{}{}
 	s.member.Store(m)
 	p.enqueue(m)
-}
-
-// compact takes the white space out of a payload, whose lines would each become a field of the event.
-func compact(payload json.RawMessage) json.RawMessage {
-	if len(payload) == 0 {
-		return nil
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, payload) != nil { // it comes from a token that was parsed
-		return nil
-	}
-	return b.Bytes()
 }
 
 // leave tells that the stream of s has been removed; it returns at once.
@@ -175,10 +162,10 @@ const (
 func (s step) String() string { return [...]string{"none", "enter", "active", "leave", "inactive"}[s] }
 
 // next says what m needs; with nothing left, it is not busy any more, and forgotten if its stream has ended.
-func (p *presence) next(m *member) (s step, subscription int, epoch uint64) {
+func (p *presence) next(m *member) (s step, event int, epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	current, all := m.listed == listed && m.epoch == p.epoch, len(m.presence.Selectors)
+	current, all := m.listed == listed && m.epoch == p.epoch, len(m.presence.Selectors)+len(m.others)
 	m.fresh = m.fresh && (!current || m.told < all)
 	switch {
 	case (m.here || m.fresh) && !current:
@@ -204,7 +191,7 @@ func (p *presence) finish(m *member) {
 }
 
 // take takes a step and notes what came of it.
-func (p *presence) take(ctx context.Context, m *member, s step, subscription int, epoch uint64) error {
+func (p *presence) take(ctx context.Context, m *member, s step, event int, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, stepPatience)
 	defer cancel()
 	switch s {
@@ -219,7 +206,7 @@ func (p *presence) take(ctx context.Context, m *member, s step, subscription int
 		}
 		return err
 	default:
-		err := p.tell(ctx, m, subscription, s == stepActive)
+		err := p.tell(ctx, m, event, s == stepActive)
 		if err != nil && !errors.Is(err, transport.ErrTooLarge) { // such a one never fits
 			return err
 		}
@@ -273,30 +260,14 @@ func (p *presence) appended(m *member, s step) {
 	}
 }
 
-// tell appends the event of one of m's subscriptions.
-func (p *presence) tell(ctx context.Context, m *member, subscription int, active bool) error {
-	u := p.event(&m.presence, subscription, active)
+// tell appends one of m's events.
+func (p *presence) tell(ctx context.Context, m *member, event int, active bool) error {
+	u := p.event(&m.presence, m.others, event, active)
 	if _, err := p.hub.o.Transport.Append(ctx, u); err != nil {
 		return err
 	}
 	p.hub.metrics.SubscriptionEvents.Inc()
 	return nil
-}
-
-// event describes one subscription, in the form of the generation that made it.
-func (p *presence) event(one *transport.Presence, subscription int, active bool) *spec.Update {
-	return spec.Classic.Describe.Event(p.hub.o.Path, spec.Subscription{
-		Selector: one.Selectors[subscription], Subscriber: one.Subscriber, Active: active, Payload: one.Payload,
-	})
-}
-
-// gone makes the inactive events of a presence that a dead node has left behind.
-func (p *presence) gone(one transport.Presence) []*spec.Update {
-	events := make([]*spec.Update, len(one.Selectors))
-	for i := range events {
-		events[i] = p.event(&one, i, false)
-	}
-	return events
 }
 
 // lost is told that this node was taken for dead: its entries are gone and watchers were told so. Open streams are

@@ -133,13 +133,13 @@ func (p *presence) pick() *member {
 // serve does for m all there is to do; false means that it has failed and m waits again.
 func (p *presence) serve(ctx context.Context, m *member) bool {
 	for {
-		s, subscription, epoch := p.next(m)
+		s, event, epoch := p.next(m)
 		if s == stepNone {
 			return true
 		}
 		err := p.pace(ctx)
 		if err == nil {
-			err = p.take(ctx, m, s, subscription, epoch)
+			err = p.take(ctx, m, s, event, epoch)
 		}
 		if err != nil {
 			return p.failed(ctx, m, s, err)

@@ -1,17 +1,17 @@
 package hub
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"time"
 
-	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// Whoever comes back within the rejoin grace, to this node, with the same subject, payload and selectors, was never
+// Whoever comes back within the rejoin grace, to this node, with the same subject, selectors and payloads, was never
 // away: its entry stays in the directory, under the same subscriber id, and nobody is told anything.
 
 // rejoinKey is a digest of who somebody is and what they are subscribed to.
@@ -38,29 +38,36 @@ func newHeldMembers() heldMembers {
 }
 
 func keyOf(p *transport.Presence) rejoinKey {
-	patterns := slices.Clone(p.Selectors)
-	slices.SortFunc(patterns, func(a, b topic.Selector) int {
-		switch {
-		case a.Kind != b.Kind:
-			return int(a.Kind) - int(b.Kind)
-		case a.Pattern < b.Pattern:
-			return -1
-		case a.Pattern > b.Pattern:
-			return 1
-		default:
-			return 0
-		}
+	order := make([]int, len(p.Selectors))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := p.Selectors[i], p.Selectors[j]
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Pattern, b.Pattern))
 	})
 	var b []byte
 	part := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
+	payloads, which := p.DistinctPayloads()
+	numbers, last := make([]uint64, len(payloads)), uint64(0) // given at their first use; 0 is no payload
 	part(p.Subject)
-	part(string(p.Payload))
-	for _, s := range patterns {
-		b = append(b, byte(s.Kind))
-		part(s.Pattern)
+	for _, i := range order {
+		b = append(b, byte(p.Selectors[i].Kind))
+		part(p.Selectors[i].Pattern)
+		switch w := which[i]; {
+		case w < 0:
+			b = binary.AppendUvarint(b, 0)
+		case numbers[w] > 0:
+			b = binary.AppendUvarint(b, numbers[w])
+		default:
+			last++
+			numbers[w] = last
+			b = binary.AppendUvarint(b, last)
+			part(string(payloads[w]))
+		}
 	}
 	return sha256.Sum256(b)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/spec"
-	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -57,30 +56,35 @@ func (h *Hub) isList(u *url.URL) bool {
 	return ok && h.presence != nil && (rest == "" || rest[0] == '/')
 }
 
-// subscriptions answers the subscription API (ACT-12 … ACT-26).
+// subscriptions answers the subscription API (ACT-12 … ACT-27).
 func (h *Hub) subscriptions(w http.ResponseWriter, r *http.Request) error {
 	path := sentPath(r.URL)
-	q, ok, err := spec.ParseSubscriptionPath(strings.TrimPrefix(path, h.o.Path+spec.SubscriptionsPath))
+	q, ok, err := spec.ParseSubscriptionPath(strings.TrimPrefix(path, h.o.Path+spec.SubscriptionsPath), !h.o.NoClassic)
 	switch {
 	case err != nil:
 		return err
 	case !ok:
 		return notFound(w, r)
 	}
-	if err := h.mayList(r, path); err != nil {
+	grant, err := h.mayList(r, path)
+	if err != nil {
 		return err
 	}
+	a := listAnswer{q: q, hubPath: h.o.Path, chosen: q.Generation == nil}
+	if a.chosen {
+		a.q.Generation = h.generationFor(r, grant)
+	}
+	a.d = a.q.Generation.Describe
 	// The end of the log comes first, then the list: whatever the list does not have yet comes after the cursor.
 	span, err := h.o.Transport.Span(r.Context())
 	if err != nil {
 		return err
 	}
-	a := listAnswer{q: q, hubPath: h.o.Path, d: spec.Classic.Describe, cursor: span.LastID}
-	if a.cursor == "" { // nothing was ever dispatched, or its id is not known any more
+	if a.cursor = span.LastID; a.cursor == "" { // nothing was ever dispatched, or its id is not known any more
 		a.cursor = spec.Earliest
 	}
 	if span.Last == 0 || span.LastID != "" {
-		a.etag = etag(a.cursor)
+		a.etag = etag(a.cursor, a.chosen && a.q.Generation == &spec.Draft08)
 	}
 	if !q.One && a.known(r) { // a single one has to be there
 		return a.notModified(w)
@@ -88,20 +92,34 @@ func (h *Hub) subscriptions(w http.ResponseWriter, r *http.Request) error {
 	return h.list(w, r, &a)
 }
 
+// generationFor chooses whose form the list of everything has: that of the token, else what the request asks for (G-17).
+func (h *Hub) generationFor(r *http.Request, grant *auth.Grant) *spec.Dialect {
+	switch {
+	case h.o.NoClassic, grant.Dialect == spec.Draft08.Name:
+		return &spec.Draft08
+	case grant.Dialect == spec.Classic.Name, accepts(r, spec.MediaTypeJSONLD):
+		return &spec.Classic
+	case h.o.DefaultGeneration == spec.Draft08.Name:
+		return &spec.Draft08
+	default:
+		return &spec.Classic
+	}
+}
+
 // mayList asks for a subscribe grant on the path, as sent (ACT-14).
-func (h *Hub) mayList(r *http.Request, path string) error {
+func (h *Hub) mayList(r *http.Request, path string) (*auth.Grant, error) {
 	grant, err := h.o.Authorizer.Authorize(r, spec.ActionSubscribe)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case grant.Allows([]string{path}):
-		return nil
+		return grant, nil
 	case grant.Anonymous:
-		return &spec.Problem{
+		return nil, &spec.Problem{
 			Status: http.StatusUnauthorized, Reason: auth.ReasonNoToken, Challenge: true, Detail: "a token is required to list subscriptions",
 		}
 	default:
-		return auth.Forbidden(spec.ActionSubscribe, path)
+		return nil, auth.Forbidden(spec.ActionSubscribe, path)
 	}
 }
 
@@ -173,6 +191,7 @@ func place(ctx context.Context, places chan struct{}) (done func(), err error) {
 type listAnswer struct {
 	q       spec.SubscriptionQuery
 	hubPath string
+	chosen  bool // the form was chosen, the path does not say it
 	d       *spec.Description
 	cursor  string // event id at the end of the log before the list was read
 	etag    string // empty if it is not sure that any change of the list changes it
@@ -194,18 +213,19 @@ func (a *listAnswer) write(w http.ResponseWriter) error {
 	b := make([]byte, 0, listBuffer+listBuffer/2)
 	if a.q.One {
 		p := &a.list[0]
-		_, err := w.Write(a.d.Append(b, a.hubPath, active(p, a.q.Selector), a.cursor))
+		one := active(p, slices.Index(p.Selectors, a.q.Selector))
+		_, err := w.Write(a.d.Append(b, a.hubPath, one, a.cursor))
 		return err
 	}
 	b = a.d.AppendHead(b, a.id(), a.cursor)
 	first := true
 	for i := range a.list {
 		p := &a.list[i]
-		for _, s := range p.Selectors {
+		for j, s := range p.Selectors {
 			if !a.q.Selects(s, p.Subscriber) {
 				continue
 			}
-			b = a.d.AppendItem(b, a.hubPath, active(p, s), first)
+			b = a.d.AppendItem(b, a.hubPath, active(p, j), first)
 			first = false
 			if len(b) < listBuffer {
 				continue
@@ -220,17 +240,17 @@ func (a *listAnswer) write(w http.ResponseWriter) error {
 	return err
 }
 
-func active(p *transport.Presence, s topic.Selector) spec.Subscription {
-	return spec.Subscription{Selector: s, Subscriber: p.Subscriber, Active: true, Payload: p.Payload}
+// active is the i-th subscription of p.
+func active(p *transport.Presence, i int) spec.Subscription {
+	return spec.Subscription{Selector: p.Selectors[i], Subscriber: p.Subscriber, Active: true, Payload: p.PayloadOf(i)}
 }
 
 // id is the path of a collection, escaped as the paths of its members are.
 func (a *listAnswer) id() string {
-	b := append([]byte(a.hubPath), spec.SubscriptionsPath...)
 	if a.q.Of {
-		b = spec.AppendEscaped(append(b, '/'), a.q.Selector.Pattern)
+		return a.d.CollectionPath(a.hubPath, a.q.Selector)
 	}
-	return string(b)
+	return a.hubPath + spec.SubscriptionsPath
 }
 
 // head sets what an answer and a 304 have in common (ACT-24).
@@ -239,7 +259,10 @@ func (a *listAnswer) head(head http.Header) {
 		head.Set("ETag", a.etag)
 	}
 	head.Set("Cache-Control", "private, must-revalidate")
-	head.Set("Link", "<"+a.hubPath+`>; rel="mercure"`) // DIS-07
+	head.Set("Link", a.d.Link(a.hubPath, a.cursor))
+	if a.chosen {
+		head.Add("Vary", "Accept, Authorization, Cookie") // G-17
+	}
 	harden(head)
 }
 
@@ -249,8 +272,9 @@ func (a *listAnswer) notModified(w http.ResponseWriter) error {
 	return nil
 }
 
-// etag is the validator of a list: whatever changes it is told by an event, and every event has an id.
-func etag(id string) string {
+// etag is the validator of a list: whatever changes it is told by an event, and every event has an id. second says that it
+// is of the second form of a list that has two.
+func etag(id string, second bool) string {
 	const digits = "0123456789ABCDEF"
 	b := []byte{'"'}
 	for i := range len(id) {
@@ -259,6 +283,9 @@ func etag(id string) string {
 		} else {
 			b = append(b, '%', digits[c>>4], digits[c&15])
 		}
+	}
+	if second {
+		b = append(b, ";draft-08"...)
 	}
 	return string(append(b, '"'))
 }

@@ -322,8 +322,8 @@ func TestBigListsAreStreamed(t *testing.T) {
 		t.Errorf("30,000 subscriptions took %v", took)
 	}
 
-	list := n.o.Directory.(*directory).all()
-	a := listAnswer{hubPath: n.o.Path, d: spec.Classic.Describe, cursor: "x", list: list}
+	list, g := n.o.Directory.(*directory).all(), &spec.Classic
+	a := listAnswer{q: spec.SubscriptionQuery{Generation: g}, hubPath: n.o.Path, d: g.Describe, cursor: "x", list: list}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if err := a.write(discarded{}); err != nil {
@@ -342,7 +342,7 @@ func (discarded) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkList(b *testing.B) {
 	for _, subs := range []int{1000, 30_000} {
 		b.Run(fmt.Sprintf("subs=%d", subs), func(b *testing.B) {
-			a := listAnswer{hubPath: spec.DefaultHubPath, d: spec.Classic.Describe, cursor: "x", list: manyListed(subs).all()}
+			a := listAnswer{q: spec.SubscriptionQuery{Generation: &spec.Classic}, hubPath: spec.DefaultHubPath, d: spec.Classic.Describe, cursor: "x", list: manyListed(subs).all()}
 			b.ReportAllocs()
 			for b.Loop() {
 				_ = a.write(discarded{})

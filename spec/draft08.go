@@ -26,5 +26,3 @@ func draft08Selectors(f Form, l Limits) ([]topic.Selector, error) {
 	}
 	return s.list, nil
 }
-
-var describeDraft08 = describeClassic

@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
@@ -14,9 +16,9 @@ type Presence struct {
 	Subscriber string           // id of the connection, made by the hub (ACT-10)
 	Subject    string           // the token's subject, empty for none
 	Selectors  []topic.Selector // one subscription each, without repetition
-	Payload    json.RawMessage  // of the token, that is of all subscriptions; nil for none
-	// Payloads are those of the subscriptions one by one, in the order of Selectors; an entry is nil for none. Nil as a
-	// whole, Payload counts (D08-19, ACT-29).
+	Payload    json.RawMessage  // of all subscriptions; nil for none
+	// Payloads are those of the subscriptions one by one, in the order of Selectors, and then Payload does not count;
+	// an entry is nil for none. They are nil as a whole where all have the same (D08-19, ACT-29).
 	Payloads []json.RawMessage
 	Since    time.Time
 }
@@ -58,4 +60,23 @@ func (p *Presence) PayloadOf(i int) json.RawMessage {
 		return p.Payloads[i]
 	}
 	return p.Payload
+}
+
+// DistinctPayloads returns the payloads of the subscriptions without repetition, in the order of their first use, and for
+// each subscription which of them is its own, -1 for none.
+func (p *Presence) DistinctPayloads() (distinct []json.RawMessage, which []int) {
+	which = make([]int, len(p.Selectors))
+	for i := range which {
+		payload := p.PayloadOf(i)
+		if len(payload) == 0 {
+			which[i] = -1
+			continue
+		}
+		which[i] = slices.IndexFunc(distinct, func(d json.RawMessage) bool { return bytes.Equal(d, payload) })
+		if which[i] < 0 {
+			which[i] = len(distinct)
+			distinct = append(distinct, payload)
+		}
+	}
+	return distinct, which
 }

@@ -179,27 +179,38 @@ func (d *directory) takeOut(ctx context.Context, subject string, seq uint64, by 
 	}
 }
 
-// presenceJSON is a presence as it is stored.
+// presenceJSON is a presence as it is stored. Hubs of before there were payloads of single subscriptions have written
+// it without these, and read past them.
 type presenceJSON struct {
-	Subscriber string          `json:"s"`
-	Subject    string          `json:"u,omitempty"`
-	Selectors  []selectorJSON  `json:"t"`
-	Payload    json.RawMessage `json:"p,omitempty"`
-	Since      int64           `json:"at"` // unix nanoseconds
+	Subscriber string            `json:"s"`
+	Subject    string            `json:"u,omitempty"`
+	Selectors  []selectorJSON    `json:"t"`
+	Payload    json.RawMessage   `json:"p,omitempty"`  // of all
+	Payloads   []json.RawMessage `json:"pp,omitempty"` // or those that there are, each once: some selectors may share a long one
+	Since      int64             `json:"at"`           // unix nanoseconds
 }
 
 type selectorJSON struct {
 	Kind    topic.Kind `json:"k"`
 	Pattern string     `json:"p"`
+	Payload int        `json:"v,omitempty"` // which of the payloads, counted from 1; 0 = none
 }
 
 func encodePresence(p transport.Presence) ([]byte, error) {
 	v := presenceJSON{
-		Subscriber: p.Subscriber, Subject: p.Subject, Payload: p.Payload, Since: p.Since.UnixNano(),
-		Selectors: make([]selectorJSON, len(p.Selectors)),
+		Subscriber: p.Subscriber, Subject: p.Subject, Since: p.Since.UnixNano(), Selectors: make([]selectorJSON, len(p.Selectors)),
 	}
 	for i, s := range p.Selectors {
-		v.Selectors[i] = selectorJSON(s)
+		v.Selectors[i] = selectorJSON{Kind: s.Kind, Pattern: s.Pattern}
+	}
+	if p.Payloads == nil {
+		v.Payload = p.Payload
+	} else {
+		var which []int
+		v.Payloads, which = p.DistinctPayloads()
+		for i, w := range which {
+			v.Selectors[i].Payload = w + 1
+		}
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -219,8 +230,14 @@ func decodePresence(b []byte) (transport.Presence, error) {
 		Subscriber: v.Subscriber, Subject: v.Subject, Payload: v.Payload, Since: time.Unix(0, v.Since),
 		Selectors: make([]topic.Selector, len(v.Selectors)),
 	}
+	if len(v.Payloads) > 0 {
+		p.Payloads = make([]json.RawMessage, len(v.Selectors))
+	}
 	for i, s := range v.Selectors {
-		p.Selectors[i] = topic.Selector(s)
+		p.Selectors[i] = topic.Selector{Kind: s.Kind, Pattern: s.Pattern}
+		if s.Payload > 0 && s.Payload <= len(v.Payloads) {
+			p.Payloads[i] = v.Payloads[s.Payload-1]
+		}
 	}
 	return p, nil
 }
