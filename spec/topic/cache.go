@@ -12,13 +12,13 @@ const DefaultCacheSize = 4096
 // Cache keeps compiled selectors, the most recently used ones, for one base and one set of limits, so
 // that its key is kind and pattern (MAT-20). It is safe for concurrent use.
 type Cache struct {
-	base     *url.URL
+	resolver *resolver // of all its URL patterns, which so share what was parsed
 	limits   Limits
 	matchers *lru.Cache[Selector, Matcher]
 }
 
 // NewCache makes a cache of at most size matchers; 0 or less means DefaultCacheSize. base and l are
-// what Compile takes; base must not be changed afterwards.
+// what Compile takes.
 func NewCache(size int, base *url.URL, l Limits) *Cache {
 	if size <= 0 {
 		size = DefaultCacheSize
@@ -27,7 +27,7 @@ func NewCache(size int, base *url.URL, l Limits) *Cache {
 	if err != nil {
 		panic(err) // only for a size below one
 	}
-	return &Cache{base: base, limits: l, matchers: matchers}
+	return &Cache{resolver: newResolver(base), limits: l, matchers: matchers}
 }
 
 // Compile is like the package's Compile. Refusals are not kept: they are found quickly.
@@ -35,7 +35,7 @@ func (c *Cache) Compile(s Selector) (Matcher, error) {
 	if m, ok := c.matchers.Get(s); ok {
 		return m, nil
 	}
-	m, err := Compile(s, c.base, c.limits)
+	m, err := compile(s, c.resolver, c.limits)
 	if err != nil {
 		return nil, err
 	}

@@ -1,15 +1,12 @@
 package topic
 
-import (
-	"fmt"
-	"net/url"
-)
+import "fmt"
 
 // wildcard is the selector of every topic.
 const wildcard = "*"
 
 // compileClassic follows the order of evaluation of MAT-01: the wildcard, the equal string, a template.
-func compileClassic(pattern string, _ *url.URL, l Limits) (Matcher, error) {
+func compileClassic(pattern string, _ *resolver, l Limits) (Matcher, error) {
 	if pattern == wildcard {
 		return everything{}, nil
 	}

@@ -1,11 +1,9 @@
 package topic
 
-import "net/url"
-
 // exact selects one topic, byte for byte: no base, no normalization (MAT-07).
 type exact string
 
-func compileExact(pattern string, _ *url.URL, _ Limits) (Matcher, error) {
+func compileExact(pattern string, _ *resolver, _ Limits) (Matcher, error) {
 	if pattern == wildcard {
 		return everything{}, nil
 	}

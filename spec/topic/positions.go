@@ -65,3 +65,20 @@ func (s positions) addRuns(e, mask, bounds positions) {
 		s[i] |= (sum ^ mask[i] | e[i]) & bounds[i]
 	}
 }
+
+// fill adds the places from first to last, both included; none if first is negative.
+func (s positions) fill(first, last int) {
+	if first < 0 {
+		return
+	}
+	for i := first >> 6; i <= last>>6; i++ {
+		w := ^uint64(0)
+		if i == first>>6 {
+			w <<= first & 63
+		}
+		if i == last>>6 {
+			w &= ^uint64(0) >> (63 - last&63)
+		}
+		s[i] |= w
+	}
+}

@@ -89,7 +89,7 @@ var ErrInvalid = errors.New("invalid pattern")
 var errKind = errors.New("topic: unknown kind of selector")
 
 // compilers is the one place that knows which kinds exist.
-var compilers = map[Kind]func(pattern string, base *url.URL, l Limits) (Matcher, error){
+var compilers = map[Kind]func(pattern string, r *resolver, l Limits) (Matcher, error){
 	Classic:    compileClassic,
 	Exact:      compileExact,
 	URLPattern: compileURLPattern,
@@ -100,6 +100,15 @@ var compilers = map[Kind]func(pattern string, base *url.URL, l Limits) (Matcher,
 // ErrInvalid; a Classic pattern that is not a valid template is a plain string and not an error (MAT-02).
 // Safe for concurrent use.
 func Compile(s Selector, base *url.URL, l Limits) (Matcher, error) {
+	var r *resolver
+	if s.Kind == URLPattern {
+		r = newResolver(base)
+	}
+	return compile(s, r, l)
+}
+
+// compile is Compile with what resolves topics, which only URL patterns need.
+func compile(s Selector, r *resolver, l Limits) (Matcher, error) {
 	if l.PatternBytes <= 0 {
 		l.PatternBytes = DefaultPatternBytes
 	}
@@ -113,5 +122,5 @@ func Compile(s Selector, base *url.URL, l Limits) (Matcher, error) {
 	if len(s.Pattern) > l.PatternBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrLimit, len(s.Pattern), l.PatternBytes)
 	}
-	return f(s.Pattern, base, l)
+	return f(s.Pattern, r, l)
 }
