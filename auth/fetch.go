@@ -26,10 +26,7 @@ const maxRedirects = 3
 
 // loader returns the function that reads the document at u.
 func loader(u *url.URL, o JWKSOptions) (func(context.Context) ([]byte, error), error) {
-	limit := o.MaxBytes
-	if limit <= 0 {
-		limit = defaultSetBytes
-	}
+	limit := documentLimit(o)
 	switch {
 	case u.Scheme == "https" && u.Host != "":
 		client := guardedClient(o)
@@ -44,6 +41,14 @@ func loader(u *url.URL, o JWKSOptions) (func(context.Context) ([]byte, error), e
 		}, nil
 	}
 	return nil, errors.New("want an https:// or file:// URL")
+}
+
+// documentLimit is how many bytes a document may have.
+func documentLimit(o JWKSOptions) int64 {
+	if o.MaxBytes <= 0 {
+		return defaultSetBytes
+	}
+	return o.MaxBytes
 }
 
 // whereabouts is u for logs and errors: without user, password, query and fragment, any of which may be a credential.
@@ -97,9 +102,16 @@ func fetch(ctx context.Context, client *http.Client, rawURL string, limit int64)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the answer is %s", resp.Status)
+		return nil, statusError{resp.StatusCode}
 	}
 	return readAll(resp.Body, limit)
+}
+
+// statusError is an answer other than 200.
+type statusError struct{ code int }
+
+func (e statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("the answer is %d %s", e.code, http.StatusText(e.code)))
 }
 
 // readAll reads at most limit bytes; more is an error.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,79 +14,76 @@ import (
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
 )
 
-// Report is what there is to say about one token. It holds the token's claims but never the token; its JSON
-// form is an object with the members below.
-type Report struct {
-	Header  json.RawMessage `json:"header"`
-	Claims  json.RawMessage `json:"claims"`
-	Dialect string          `json:"dialect"` // "classic", "draft-08"
-
-	Checked  bool `json:"checked"`  // a key was given
-	Verified bool `json:"verified"` // the signature is that key's
-	Accepted bool `json:"accepted"` // a hub with that key would take it now; without a key: but for the signature
-
-	Problems  []string   `json:"problems,omitempty"` // why it is not accepted, in plain words
-	Subject   string     `json:"subject,omitempty"`
-	IssuedAt  *time.Time `json:"issued_at,omitempty"`
-	NotBefore *time.Time `json:"not_before,omitempty"`
-	Expires   *time.Time `json:"expires,omitempty"` // nil = never
-
-	Publish   []string        `json:"publish"`   // selectors
-	Subscribe []string        `json:"subscribe"` // selectors
-	Payload   json.RawMessage `json:"payload,omitempty"`
-	Topics    []TopicReport   `json:"topics,omitempty"` // one for each topic asked about, in order
+// InspectOptions is what the hub that is imagined has; the zero value checks nothing but the token's own words.
+type InspectOptions struct {
+	Keys     Keys     // a role's for a classic token, an issuer's for one of draft-08; nil leaves the signature unchecked
+	Issuer   string   // draft-08: whose Keys are; empty = the one that the token names
+	Resource string   // draft-08: the hub's resource identifier; empty = any audience
+	Base     *url.URL // the hub's URL, for relative URL patterns; nil as in Options
+	Topics   []string // to ask about
 }
 
-// TopicReport says what a token grants for one topic.
-type TopicReport struct {
-	Topic     string  `json:"topic"`
-	Publish   Verdict `json:"publish"`
-	Subscribe Verdict `json:"subscribe"`
-}
-
-// Verdict is one answer and its reason.
-type Verdict struct {
-	Granted  bool   `json:"granted"`
-	Selector string `json:"selector,omitempty"` // the first one that selects the topic
-	Reason   string `json:"reason"`
-}
-
-// Inspect explains a token with the default limits. With keys, it also says whether the signature is theirs; nil
-// leaves the signature unchecked, and then nothing in the report can be trusted. It returns an error only if
-// token is not a JSON Web Signature whose header and claims can be read.
-func Inspect(token string, keys Keys, topics []string) (Report, error) {
+// Inspect explains a token with the default limits: which generation's rules a hub applies to it and why, whether it is
+// accepted, and what it grants. Without keys nothing in the report can be trusted. It returns an error only if token
+// is not a JSON Web Signature whose header and claims can be read.
+func Inspect(token string, o InspectOptions) (Report, error) {
 	r, err := dissect(token)
 	if err != nil {
 		return Report{}, err
 	}
-	r.Checked = keys != nil
-	limits := spec.DefaultLimits()
-	if len(token) > limits.TokenBytes {
-		r.problem(fmt.Errorf("it has %d bytes, hubs take %d unless configured otherwise", len(token), limits.TokenBytes))
+	r.rules = newRules(false, o.Resource, baseURL(&Options{Base: o.Base}), spec.DefaultLimits())
+	r.Checked = o.Keys != nil
+	if limit := r.rules.limits.TokenBytes; len(token) > limit {
+		r.problem(fmt.Errorf("it has %d bytes, hubs take %d unless configured otherwise", len(token), limit))
 	}
 	var header map[string]any
 	_ = json.Unmarshal(r.Header, &header) // dissect has read it before
-	r.Dialect = spec.Classic.Name
-	if accessTokenType(header["typ"]) {
-		r.Dialect = "draft-08"
-		r.problem(errGeneration)
-	}
-	if keys != nil && r.Dialect == spec.Classic.Name { // a classic key never verifies a draft-08 token
-		r.verify(token, keys)
+	r.classify(header["typ"], o.Issuer)
+	if o.Keys != nil {
+		r.verify(token, o.Keys)
 	}
 	if _, critical := header["crit"]; critical {
 		r.problem(errors.New("its crit header names extensions that this hub does not know"))
 	}
 	r.dates()
-	if r.Dialect == spec.Classic.Name {
-		r.grants(limits, topics)
+	if r.trusted != nil {
+		r.addressed(o.Resource)
 	}
+	r.grants(o.Topics)
 	r.Accepted = len(r.Problems) == 0
 	return r.Report, nil
 }
 
 // inspection is a report in the making.
-type inspection struct{ Report }
+type inspection struct {
+	Report
+
+	rules   rules
+	trusted *Issuer // nil = classic
+}
+
+// classify says which validator a hub chooses (G-01).
+func (r *inspection) classify(typ any, issuer string) {
+	if !accessTokenType(typ) {
+		r.Dialect = spec.Classic.Name
+		r.Why = "the header has no typ, and only at+jwt makes it draft-08"
+		if typ != nil {
+			r.Why = fmt.Sprintf("the header's typ is %v, and only at+jwt makes it draft-08", typ)
+		}
+		r.Why += "; the role's key and the claim mercure count"
+		return
+	}
+	r.Dialect = spec.Draft08.Name
+	r.Why = fmt.Sprintf("the header's typ is %v; the issuer's keys and the claim authorization_details count", typ)
+	r.Issuer = issuerOf(r.Claims)
+	r.trusted = &Issuer{ID: r.Issuer}
+	switch {
+	case r.Issuer == "":
+		r.problem(errors.New("it names no issuer (iss), which hubs need to choose the keys"))
+	case issuer != "" && issuer != r.Issuer:
+		r.problem(fmt.Errorf("its issuer is not %s", issuer))
+	}
+}
 
 // dissect splits token and decodes what can be decoded without a key.
 func dissect(token string) (*inspection, error) {
@@ -119,7 +117,7 @@ func (r *inspection) problem(err error) {
 
 // verify checks the signature; unlike a hub's answer it may tell why it does not hold.
 func (r *inspection) verify(token string, keys Keys) {
-	_, _, err := verify(context.Background(), newValidator(keys, nil), strings.TrimSpace(token)) //nolint:forbidigo // waits at most for one fetch of a key set
+	_, _, err := verify(context.Background(), newValidator(keys, r.trusted), strings.TrimSpace(token)) //nolint:forbidigo // waits at most for one fetch of a key set
 	if err == nil {
 		r.Verified = true
 		return
@@ -134,13 +132,32 @@ func (r *inspection) verify(token string, keys Keys) {
 func (r *inspection) dates() {
 	reg, err := readRegistered(r.Claims)
 	if err == nil {
-		err = reg.check(time.Now(), false)
+		err = reg.check(time.Now(), r.trusted != nil)
 	}
 	if err != nil {
 		r.problem(err)
 	}
 	r.Subject = reg.subject
 	r.IssuedAt, r.NotBefore, r.Expires = given(reg.issued), given(reg.notBefore), given(reg.expires)
+}
+
+// addressed reads who a draft-08 token is for.
+func (r *inspection) addressed(resource string) {
+	audience, err := audienceOf(r.Claims)
+	switch {
+	case err != nil:
+		r.problem(err)
+	case resource != "":
+		if err := checkAudience(r.Claims, resource); err != nil {
+			r.problem(err)
+		}
+	case len(audience) == 0:
+		r.problem(errors.New("it has no audience (aud), which must be the hub's resource identifier"))
+	}
+	r.Audience = audience
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(r.Claims, &members) // dissect has read it before
+	_ = json.Unmarshal(members["client_id"], &r.Client)
 }
 
 // given is nil for the zero time.
@@ -152,125 +169,93 @@ func given(t time.Time) *time.Time {
 	return &t
 }
 
-// grants reads the mercure claim and asks it about topics.
-func (r *inspection) grants(limits spec.Limits, topics []string) {
-	claims, err := spec.Classic.Claims(r.Claims, limits)
+// grants reads what the token says of Mercure and asks it about topics.
+func (r *inspection) grants(topics []string) {
+	dialect, one, many := &spec.Classic, "mercure.%s selector", "mercure.%s selectors"
+	if r.trusted != nil {
+		dialect, one, many = &spec.Draft08, "matcher in authorization_details to %s", "matchers in authorization_details to %s"
+	}
+	claims, err := dialect.Claims(r.Claims, r.rules.limits)
 	if err != nil {
 		r.problem(err)
 		return
 	}
 	r.Payload = claims.Payload
-	rules := newRules(false, "", nil, limits)
-	publish := r.compile(rules, spec.ActionPublish, claims.Publish, &r.Publish)
-	subscribe := r.compile(rules, spec.ActionSubscribe, claims.Subscribe, &r.Subscribe)
+	for _, d := range claims.Details {
+		r.Payloads = append(r.Payloads, PayloadReport{Topics: selectorNames(d.Topics), Payload: d.Payload})
+	}
+	if !slices.ContainsFunc(r.Payloads, func(p PayloadReport) bool { return p.Payload != nil }) {
+		r.Payloads = nil
+	}
+	r.Publish, r.Subscribe = selectorNames(claims.Publish), selectorNames(claims.Subscribe)
+	grant := func(act spec.Action, selectors []topic.Selector) *grantInspection {
+		return &grantInspection{name: fmt.Sprintf(one, act), plural: fmt.Sprintf(many, act), selectors: selectors}
+	}
+	publish, subscribe := grant(spec.ActionPublish, claims.Publish), grant(spec.ActionSubscribe, claims.Subscribe)
+	r.compile(publish)
+	r.compile(subscribe)
 	for _, t := range topics {
-		r.Topics = append(r.Topics, TopicReport{
-			Topic:     t,
-			Publish:   verdict(spec.ActionPublish, t, claims.Publish, publish),
-			Subscribe: verdict(spec.ActionSubscribe, t, claims.Subscribe, subscribe),
-		})
+		r.Topics = append(r.Topics, TopicReport{Topic: t, Publish: publish.verdict(t), Subscribe: subscribe.verdict(t)})
 	}
 }
 
-// compile lists the selectors of one action; a selector over the limits refuses the token and is left out.
-func (r *inspection) compile(rules rules, act spec.Action, selectors []topic.Selector, names *[]string) []topic.Matcher {
-	matchers := make([]topic.Matcher, len(selectors))
-	for i, s := range selectors {
-		*names = append(*names, s.Pattern)
-		m, err := rules.patterns.Compile(s)
+// grantInspection is what a token grants of one action.
+type grantInspection struct {
+	name      string // of a selector
+	plural    string
+	selectors []topic.Selector
+	matchers  []topic.Matcher // nil for one that does not compile
+}
+
+// compile makes the matchers; a selector over the limits, or a pattern that is none, refuses the token.
+func (r *inspection) compile(g *grantInspection) {
+	g.matchers = make([]topic.Matcher, len(g.selectors))
+	for i, s := range g.selectors {
+		m, err := r.rules.patterns.Compile(s)
 		if err != nil {
-			r.problem(fmt.Errorf("mercure.%s: selector %q: %w", act, s.Pattern, err))
+			r.problem(fmt.Errorf("%s: %q: %w", g.name, s.Pattern, err))
 			continue
 		}
-		matchers[i] = m
+		g.matchers[i] = m
 	}
-	return matchers
 }
 
 // verdict finds the first selector that selects t.
-func verdict(act spec.Action, t string, selectors []topic.Selector, matchers []topic.Matcher) Verdict {
-	if len(selectors) == 0 {
-		return Verdict{Reason: fmt.Sprintf("the token has no mercure.%s selector", act)}
+func (g *grantInspection) verdict(t string) Verdict {
+	if len(g.selectors) == 0 {
+		return Verdict{Reason: fmt.Sprintf("the token has no %s", g.name)}
 	}
-	i := slices.IndexFunc(matchers, func(m topic.Matcher) bool { return m != nil && m.Match(t) })
+	i := slices.IndexFunc(g.matchers, func(m topic.Matcher) bool { return m != nil && m.Match(t) })
 	if i < 0 {
-		return Verdict{Reason: fmt.Sprintf("none of the %d mercure.%s selectors selects it", len(selectors), act)}
+		return Verdict{Reason: fmt.Sprintf("none of the %d %s selects it", len(g.selectors), g.plural)}
 	}
-	s := selectors[i].Pattern
-	v := Verdict{Granted: true, Selector: s}
-	switch s {
-	case spec.Wildcard:
+	s := g.selectors[i]
+	v := Verdict{Granted: true, Selector: selectorName(s)}
+	switch {
+	case s.Pattern == spec.Wildcard:
 		v.Reason = "* selects every topic"
-	case t:
+	case s.Kind == topic.URLPattern:
+		v.Reason = fmt.Sprintf("the URL pattern %s matches it", s.Pattern)
+	case s.Pattern == t:
 		v.Reason = "the selector equals the topic"
 	default:
-		v.Reason = fmt.Sprintf("the URI template %s can expand to it", s)
+		v.Reason = fmt.Sprintf("the URI template %s can expand to it", s.Pattern)
 	}
 	return v
 }
 
-// String is the report for a terminal, several lines long. What could steer a terminal is written as escapes.
-func (r Report) String() string {
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-10s %s\n", name, visible(fmt.Sprintf(format, args...)))
+// selectorName is how reports write a selector.
+func selectorName(s topic.Selector) string {
+	if s.Kind == topic.URLPattern && s.Pattern != spec.Wildcard {
+		return topic.TypeURLPattern + ":" + s.Pattern
 	}
-	line("header", "%s", oneLine(r.Header))
-	line("claims", "%s", oneLine(r.Claims))
-	line("dialect", "%s", r.Dialect)
-	switch {
-	case !r.Checked:
-		line("signature", "not checked (no key given)")
-	case r.Verified:
-		line("signature", "verified")
-	default:
-		line("signature", "NOT verified")
-	}
-	if r.NotBefore != nil {
-		line("not before", "%s", r.NotBefore.Format(time.RFC3339))
-	}
-	if r.Expires != nil {
-		line("expires", "%s", r.Expires.Format(time.RFC3339))
-	} else {
-		line("expires", "never")
-	}
-	line("publish", "%s", listed(r.Publish))
-	line("subscribe", "%s", listed(r.Subscribe))
-	if r.Payload != nil {
-		line("payload", "%s", oneLine(r.Payload))
-	}
-	for _, t := range r.Topics {
-		line("topic", "%s", t.Topic)
-		line("", "publish:   %s", t.Publish)
-		line("", "subscribe: %s", t.Subscribe)
-	}
-	if r.Accepted {
-		line("accepted", "yes")
-	} else {
-		line("accepted", "NO")
-	}
-	for _, p := range r.Problems {
-		line("", "- %s", p)
-	}
-	return b.String()
+	return s.Pattern
 }
 
-// String is the verdict in words.
-func (v Verdict) String() string {
-	if v.Granted {
-		return "yes, " + v.Reason
+func selectorNames(selectors []topic.Selector) []string {
+	var names []string
+	for _, s := range selectors {
+		names = append(names, selectorName(s))
 	}
-	return "no, " + v.Reason
-}
-
-// listed prints selectors so that blanks and control characters are seen.
-func listed(selectors []string) string {
-	if len(selectors) == 0 {
-		return "nothing"
-	}
-	quoted := make([]string, len(selectors))
-	for i, s := range selectors {
-		quoted[i] = fmt.Sprintf("%q", s)
-	}
-	return strings.Join(quoted, ", ")
+	return names
 }

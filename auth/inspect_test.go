@@ -22,7 +22,9 @@ func TestInspectExplainsAToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := auth.Inspect(" "+token+"\n", mustKeys(t, publisherSecret, ""), []string{"https://example.com/1", "news", "other"})
+		r, err := auth.Inspect(" "+token+"\n", auth.InspectOptions{
+			Keys: mustKeys(t, publisherSecret, ""), Topics: []string{"https://example.com/1", "news", "other"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,13 +80,14 @@ func TestInspectSaysWhatIsWrong(t *testing.T) {
 		"shape":             {hs256(t, publisherSecret, `{"mercure":{"publish":"*"}}`), keys, true, "mercure.publish is not an array"},
 		"over a limit":      {hs256(t, publisherSecret, `{"mercure":{"publish":["`+strings.Repeat("{a}", 33)+`"]}}`), keys, true, "33 template variables"},
 		"critical":          {sign(t, `{"alg":"HS256","crit":["x"]}`, `{}`, "HS256", []byte(publisherSecret)), keys, true, "crit header"},
-		"draft-08":          {sign(t, `{"alg":"HS256","typ":"at+jwt"}`, `{}`, "HS256", []byte(publisherSecret)), keys, false, "draft-08 access token"},
+		"draft-08":          {sign(t, `{"alg":"HS256","typ":"at+jwt"}`, `{"iss":"i","aud":"h","exp":1}`, "HS256", []byte(publisherSecret)), keys, true, "expired since"},
+		"draft-08 for ever": {sign(t, `{"alg":"HS256","typ":"at+jwt"}`, `{"iss":"i","aud":"h"}`, "HS256", []byte(publisherSecret)), keys, true, "no exp"},
 		"neither":           {hs256(t, publisherSecret, `{"authorization_details":[{"type":"https://mercure.rocks/authorization-detail"}]}`), keys, true, "not of type at+jwt"},
 		"too long":          {hs256(t, publisherSecret, `{"pad":"`+strings.Repeat("x", 16<<10)+`"}`), keys, true, "hubs take 16384"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := auth.Inspect(c.token, c.keys, []string{"a"})
+			r, err := auth.Inspect(c.token, auth.InspectOptions{Keys: c.keys, Topics: []string{"a"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +105,7 @@ func TestInspectDoesNotSteerATerminal(t *testing.T) {
 	t.Parallel()
 	token := sign(t, "{\"alg\":\"HS256\",\r\n \"kid\":\"\u009b2J\x9b\"}", "{\"mercure\":{\n\"subscribe\":[\"\u202e{a}\"],\"payload\":\t\"\U000e0041 é\"}}",
 		"HS256", []byte(subscriberSecret))
-	r, err := auth.Inspect(token, nil, []string{"\u202ex", "\x1b]0;owned\a\n"})
+	r, err := auth.Inspect(token, auth.InspectOptions{Topics: []string{"\u202ex", "\x1b]0;owned\a\n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +136,7 @@ func TestInspectNeedsAToken(t *testing.T) {
 		segment("7") + ".e30.c":         "header part is not a JSON object",
 		"e30." + segment("null") + ".c": "claims part is not a JSON object",
 	} {
-		if _, err := auth.Inspect(token, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := auth.Inspect(token, auth.InspectOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", token, err, want)
 		}
 	}

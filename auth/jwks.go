@@ -71,7 +71,12 @@ func NewJWKS(ctx context.Context, rawURL string, o JWKSOptions) (*JWKS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth: key set %s: %w", whereabouts(u), err)
 	}
-	j := newSet(o, whereabouts(u), load)
+	return follow(ctx, whereabouts(u), load, o)
+}
+
+// follow makes a JWKS of what load reads.
+func follow(ctx context.Context, where string, load func(context.Context) ([]byte, error), o JWKSOptions) (j *JWKS, err error) {
+	j = newSet(o, where, load)
 	if j.algorithms, j.warnings, err = setAlgorithms(o.Algorithms); err != nil {
 		return nil, fmt.Errorf("auth: key set %s: %w", j.where, err)
 	}

@@ -117,7 +117,7 @@ func TestMintLeavesOutWhatIsNotAskedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := auth.Inspect(token, nil, nil)
+			r, err := auth.Inspect(token, auth.InspectOptions{})
 			if err != nil || string(r.Claims) != want || string(r.Header) != `{"alg":"HS256","typ":"JWT"}` {
 				t.Errorf("claims %s, header %s (%v), want %s", r.Claims, r.Header, err, want)
 			}

@@ -52,7 +52,7 @@ Ends with 0 if the token would be accepted and grants something for each topic a
 				return &usageError{err}
 			}
 		}
-		report, err := auth.Inspect(token, keys, topics)
+		report, err := auth.Inspect(token, auth.InspectOptions{Keys: keys, Topics: topics})
 		if err != nil {
 			return err
 		}
