@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -87,6 +88,46 @@ func BenchmarkIndex(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkIndexOfURLPatterns looks up topics that were never seen before among distinct URL patterns, of which one
+// matches: the cost must not grow with those that begin otherwise. The baseline asks every pattern.
+func BenchmarkIndexOfURLPatterns(b *testing.B) {
+	for _, n := range []int{50, 5000} {
+		x, compiled := newIndex(), testCompiler()
+		for i := range n {
+			x.add(watcherOf(b, compiled.Compile, topic.Selector{Kind: topic.URLPattern, Pattern: "https://example.com/users/" + strconv.Itoa(i) + "/books/:id"}))
+		}
+		unseen := 0
+		next := func() string {
+			unseen++
+			return "https://example.com/users/7/books/" + strconv.Itoa(unseen)
+		}
+		b.Run(fmt.Sprintf("patterns=%d/by=index", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				found := 0
+				x.match([]string{next()}, func(w *watchers) { found += len(w.refs) })
+				if found != 1 {
+					b.Fatalf("%d subscribers are found, want 1", found)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("patterns=%d/by=scan", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				found, t := 0, next()
+				for _, w := range x.known {
+					if w.matcher.Match(t) {
+						found++
+					}
+				}
+				if found != 1 {
+					b.Fatalf("%d subscribers are found, want 1", found)
+				}
+			}
+		})
 	}
 }
 

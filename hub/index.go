@@ -9,12 +9,15 @@ import (
 
 // index finds the subscribers whose selectors match a topic. Its cost depends on the selectors that can
 // match, not on the number of subscribers: equal selectors are one entry however many share it, exact
-// ones are looked up by hash, templates are found by the literal text they begin with, and each distinct
-// one is evaluated once per topic (LIM-14, MAT-21). Guarded by the fan-out lock.
+// ones are looked up by hash, templates and URL patterns are found by the literal text they begin with, and each
+// distinct one is evaluated once per topic (LIM-14, MAT-21). Guarded by the fan-out lock.
 type index struct {
 	every    []*watchers                  // `*`, one for each kind of selector
 	exact    map[string][]*watchers       // by topic; several kinds of selector may name one topic
-	byPrefix prefixTree                   // the others
+	byPrefix prefixTree                   // those that match topics as they stand
+	byURL    prefixTree                   // those that match the resolved topic, by its key
+	resolve  func(string) *topic.URL      // of one of byURL, which all have the hub's base; nil = there are none
+	urls     int                          // how many are in byURL
 	known    map[topic.Selector]*watchers // all of the above, to share and to remove
 }
 
@@ -22,6 +25,7 @@ type index struct {
 type watchers struct {
 	selector topic.Selector
 	matcher  topic.Matcher
+	url      topic.URLMatcher // the matcher, if it is one
 	refs     []watchRef
 }
 
@@ -48,6 +52,7 @@ func (x *index) add(s *subscriber) {
 		w := x.known[sel]
 		if w == nil {
 			w = &watchers{selector: sel, matcher: s.matchers[i]}
+			w.url, _ = w.matcher.(topic.URLMatcher)
 			x.known[sel] = w
 			x.link(w)
 		}
@@ -81,6 +86,10 @@ func (x *index) link(w *watchers) {
 	switch {
 	case w.selector.Pattern == spec.Wildcard:
 		x.every = append(x.every, w)
+	case w.url != nil:
+		x.byURL.insert(w.url.URLPrefix(), w)
+		x.urls++
+		x.resolve = w.url.Resolve
 	case exact:
 		x.exact[prefix] = append(x.exact[prefix], w)
 	default:
@@ -93,6 +102,11 @@ func (x *index) unlink(w *watchers) {
 	switch {
 	case w.selector.Pattern == spec.Wildcard:
 		x.every = without(x.every, w)
+	case w.url != nil:
+		x.byURL.remove(w.url.URLPrefix(), w)
+		if x.urls--; x.urls == 0 {
+			x.resolve = nil
+		}
 	case exact:
 		rest := without(x.exact[prefix], w)
 		if len(rest) == 0 {
@@ -120,7 +134,24 @@ func (x *index) match(topics []string, yield func(*watchers)) {
 				yield(w)
 			}
 		})
+		x.matchURL(t, yield)
 	}
+}
+
+// matchURL is match for the URL patterns, which share one parsing of the topic (MAT-08, MAT-20).
+func (x *index) matchURL(t string, yield func(*watchers)) {
+	if x.resolve == nil {
+		return
+	}
+	u := x.resolve(t)
+	if u == nil {
+		return
+	}
+	x.byURL.walk(u.Key(), func(w *watchers) {
+		if w.url.MatchURL(u) {
+			yield(w)
+		}
+	})
 }
 
 // prefixTree is a compressed trie from literal prefixes to selectors. The zero value is empty.

@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +15,25 @@ import (
 // watcher makes a subscriber that is in no hub.
 func watcher(t testing.TB, patterns ...string) *subscriber {
 	t.Helper()
+	selectors := make([]topic.Selector, len(patterns))
+	for i, p := range patterns {
+		selectors[i] = topic.Selector{Kind: topic.Classic, Pattern: p}
+	}
+	return watcherOf(t, func(s topic.Selector) (topic.Matcher, error) { return topic.Compile(s, nil, topic.Limits{}) }, selectors...)
+}
+
+// testCompiler is what a hub compiles selectors with.
+func testCompiler() *topic.Cache {
+	return topic.NewCache(0, &url.URL{Scheme: "https", Host: "hub.example", Path: "/.well-known/mercure"}, topic.Limits{})
+}
+
+func watcherOf(t testing.TB, compile func(topic.Selector) (topic.Matcher, error), selectors ...topic.Selector) *subscriber {
+	t.Helper()
 	s := &subscriber{}
-	for _, p := range patterns {
-		sel := topic.Selector{Kind: topic.Classic, Pattern: p}
-		m, err := topic.Compile(sel, nil, topic.Limits{})
+	for _, sel := range selectors {
+		m, err := compile(sel)
 		if err != nil {
-			t.Fatalf("%q: %v", p, err)
+			t.Fatalf("%v: %v", sel, err)
 		}
 		s.selectors, s.matchers = append(s.selectors, sel), append(s.matchers, m)
 	}
@@ -62,6 +77,34 @@ func randomPattern(rng *rand.Rand) string {
 	return b.String()
 }
 
+// randomURLPattern does the same for URL patterns; some are relative, some broken.
+func randomURLPattern(rng *rand.Rand) string {
+	begin := []string{"https://hub.example", "https://*", "http{s}?://hub.example", "", "", "urn:", ":s://a", "*"}
+	parts := []string{"/a", "/b", "/a", "/:x", "/:y", "/*", "{/b}?", "/:z+", "a", "b", "(a|b)", "*", "?x=a", "#:f", "/%C3%A9", "/é", "{"}
+	var b strings.Builder
+	b.WriteString(begin[rng.IntN(len(begin))])
+	for range rng.IntN(4) {
+		b.WriteString(parts[rng.IntN(len(parts))])
+	}
+	return b.String()
+}
+
+// randomSelector makes one of any kind that compiles.
+func randomSelector(rng *rand.Rand, c *topic.Cache) topic.Selector {
+	for {
+		sel := topic.Selector{Kind: topic.Classic, Pattern: randomPattern(rng)}
+		switch rng.IntN(4) {
+		case 0:
+			sel.Kind = topic.Exact
+		case 1, 2:
+			sel = topic.Selector{Kind: topic.URLPattern, Pattern: randomURLPattern(rng)}
+		}
+		if _, err := c.Compile(sel); err == nil {
+			return sel
+		}
+	}
+}
+
 func randomTopic(rng *rand.Rand, patterns []string) string {
 	if rng.IntN(4) == 0 && len(patterns) > 0 { // a template selects its own text, too
 		if p := patterns[rng.IntN(len(patterns))]; p != "*" {
@@ -70,32 +113,39 @@ func randomTopic(rng *rand.Rand, patterns []string) string {
 	}
 	parts := []string{"a", "b", "/", "é", "%C3%A9", "?x=a", "aa", "ba"}
 	var b strings.Builder
+	if rng.IntN(2) == 0 {
+		parts = []string{"/a", "/b", "/a", "/b", "/../", "/é", "/%C3%A9", "?x=a", "a", "b", "#a"}
+		begin := []string{"https://hub.example", "HTTPS://HUB.example:443", "http://hub.example", "", "urn:", "https://u@a", "http://[::1"}
+		b.WriteString(begin[rng.IntN(len(begin))])
+	}
 	for range 1 + rng.IntN(5) {
 		b.WriteString(parts[rng.IntN(len(parts))])
 	}
 	return b.String()
 }
 
-// Covers: LIM-14, MAT-02, MAT-03, MAT-21, SUB-20, SUB-21, PUB-05.
+// Covers: LIM-14, MAT-02, MAT-03, MAT-09, MAT-20, MAT-21, SUB-20, SUB-21, PUB-05.
 func TestIndexAgreesWithTheNaiveScan(t *testing.T) {
 	const seeds, steps = 25, 120
-	matches := 0
+	matches := map[topic.Kind]int{}
 	for seed := range uint64(seeds) {
 		rng := rand.New(rand.NewPCG(seed, 1))
+		compiled := testCompiler()
 		x := newIndex()
 		in := map[*subscriber]struct{}{}
 		var order []*subscriber
 		var patterns []string
 		for step := range steps {
 			if len(order) == 0 || rng.IntN(5) < 3 {
-				var mine []string
+				var mine []topic.Selector
 				for range 1 + rng.IntN(4) {
-					mine = append(mine, randomPattern(rng))
+					mine = append(mine, randomSelector(rng, compiled))
+					patterns = append(patterns, mine[len(mine)-1].Pattern)
 				}
-				s := watcher(t, mine...)
+				s := watcherOf(t, compiled.Compile, mine...)
 				x.add(s)
 				in[s] = struct{}{}
-				order, patterns = append(order, s), append(patterns, mine...)
+				order = append(order, s)
 			} else {
 				i := rng.IntN(len(order))
 				x.remove(order[i])
@@ -107,10 +157,14 @@ func TestIndexAgreesWithTheNaiveScan(t *testing.T) {
 				topics = append(topics, randomTopic(rng, patterns))
 			}
 			want := naive(in, topics)
-			matches += len(want)
 			if got := lookUp(x, topics); !maps.Equal(got, want) {
 				t.Fatalf("seed %d, step %d: %q finds %d subscribers, want %d", seed, step, topics, len(got), len(want))
 			}
+			x.match(topics, func(w *watchers) {
+				if w.selector.Pattern != "*" {
+					matches[w.selector.Kind]++
+				}
+			})
 			checkIndex(t, x, order)
 		}
 		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -119,8 +173,10 @@ func TestIndexAgreesWithTheNaiveScan(t *testing.T) {
 			checkIndex(t, x, order[i+1:])
 		}
 	}
-	if matches < seeds*steps {
-		t.Errorf("only %d matches: the topics are too far from the patterns to prove anything", matches)
+	for kind, least := range map[topic.Kind]int{topic.Classic: seeds * steps / 4, topic.Exact: seeds, topic.URLPattern: seeds * steps} {
+		if matches[kind] < least {
+			t.Errorf("only %d matches of kind %d: the topics are too far from the patterns to prove anything", matches[kind], kind)
+		}
 	}
 }
 
@@ -147,7 +203,11 @@ func checkIndex(t *testing.T, x *index, subscribers []*subscriber) {
 			t.Fatalf("%q is not used %d times", sel.Pattern, n)
 		}
 	}
-	linked := checkTree(t, &x.byPrefix.root, true)
+	inURLs := checkTree(t, &x.byURL.root, true)
+	if inURLs != x.urls || (x.resolve != nil) != (inURLs > 0) {
+		t.Fatalf("%d URL patterns are in the tree, %d are counted, topics are resolved: %v", inURLs, x.urls, x.resolve != nil)
+	}
+	linked := checkTree(t, &x.byPrefix.root, true) + inURLs
 	linked += len(x.every)
 	for topicName, list := range x.exact {
 		if len(list) == 0 {
@@ -287,5 +347,59 @@ func TestPrefixTreeSplitsAndJoins(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// countingMatcher counts what it is asked.
+type countingMatcher struct {
+	topic.URLMatcher
+	resolved, evaluated *int
+}
+
+func (m countingMatcher) Resolve(t string) *topic.URL {
+	*m.resolved++
+	return m.URLMatcher.Resolve(t)
+}
+
+func (m countingMatcher) MatchURL(u *topic.URL) bool {
+	*m.evaluated++
+	return m.URLMatcher.MatchURL(u)
+}
+
+// TestEachURLPatternIsEvaluatedOnce: a topic is resolved once, and only those patterns are asked that begin like it,
+// once for all who use them.
+//
+// Covers: MAT-20, MAT-21, LIM-14.
+func TestEachURLPatternIsEvaluatedOnce(t *testing.T) {
+	var resolved, evaluated int
+	x, compiled := newIndex(), testCompiler()
+	compile := func(sel topic.Selector) (topic.Matcher, error) {
+		m, err := compiled.Compile(sel)
+		if u, ok := m.(topic.URLMatcher); ok {
+			m = countingMatcher{u, &resolved, &evaluated}
+		}
+		return m, err
+	}
+	var crowd []*subscriber
+	for i := range 500 {
+		for range 2 {
+			s := watcherOf(t, compile, topic.Selector{Kind: topic.URLPattern, Pattern: fmt.Sprintf("https://example.com/users/%03d/books/:id", i)})
+			crowd = append(crowd, s)
+			x.add(s)
+		}
+	}
+	if got := lookUp(x, []string{"https://EXAMPLE.com/users/./123/books/7"}); len(got) != 2 {
+		t.Errorf("%d subscribers are found, want 2", len(got))
+	}
+	if resolved != 1 || evaluated != 1 {
+		t.Errorf("%d times resolved and %d times evaluated, want once", resolved, evaluated)
+	}
+	for _, s := range crowd {
+		x.remove(s)
+	}
+	checkIndex(t, x, nil)
+	x.match([]string{"https://example.com/users/123/books/7"}, func(*watchers) {})
+	if resolved != 1 {
+		t.Error("a topic is resolved although no URL pattern is there")
 	}
 }
