@@ -3,12 +3,15 @@ package hub
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +30,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // openDoor is an Authorizer for tests that are not about tokens: everybody may publish everything;
-// a subscriber is granted the selector in its X-Grant header, and expires at X-Expires (RFC 3339).
+// a subscriber is granted the selector in its X-Grant header, and expires at X-Expires (RFC 3339). X-Generation names the
+// token's generation, "" for none, X-Payload its payload, and X-Payloads, a JSON object, those of exact topics.
 type openDoor struct{}
 
 func (d *openDoor) Authorize(r *http.Request, act spec.Action) (*auth.Grant, error) {
@@ -43,6 +47,17 @@ func (d *openDoor) Authorize(r *http.Request, act spec.Action) (*auth.Grant, err
 		}
 		g.Expires = t
 	}
+	if v, ok := r.Header["X-Generation"]; ok {
+		g.Dialect = v[0]
+	}
+	if v := r.Header.Get("X-Payload"); v != "" {
+		g.Payload = json.RawMessage(v)
+	}
+	if v := r.Header.Get("X-Payloads"); v != "" {
+		if err := addPayloads(g, v); err != nil {
+			return nil, err
+		}
+	}
 	if pattern != "" {
 		m, err := topic.Compile(topic.Selector{Kind: topic.Classic, Pattern: pattern}, nil, topic.Limits{})
 		if err != nil {
@@ -51,6 +66,21 @@ func (d *openDoor) Authorize(r *http.Request, act spec.Action) (*auth.Grant, err
 		g.Topics = []topic.Matcher{m}
 	}
 	return g, nil
+}
+
+func addPayloads(g *auth.Grant, v string) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(v), &all); err != nil {
+		return err
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(all)) {
+		m, err := topic.Compile(topic.Selector{Kind: topic.Exact, Pattern: pattern}, nil, topic.Limits{})
+		if err != nil {
+			return err
+		}
+		g.Payloads = append(g.Payloads, auth.Payload{Topics: []topic.Matcher{m}, JSON: all[pattern]})
+	}
+	return nil
 }
 
 // node is a hub under test with its server.

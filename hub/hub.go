@@ -119,6 +119,9 @@ func New(o Options) (*Hub, error) {
 	if !strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, "{}*?# %") {
 		return nil, fmt.Errorf("hub: path %q: want an absolute path without wildcards, query or escapes", o.Path)
 	}
+	if g := o.DefaultGeneration; g != "" && g != spec.Classic.Name && g != spec.Draft08.Name {
+		return nil, fmt.Errorf("hub: default generation %q: want %s or %s", g, spec.Classic.Name, spec.Draft08.Name)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

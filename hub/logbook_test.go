@@ -165,7 +165,7 @@ func (n *node) post(form string, headers ...string) *httptest.ResponseRecorder {
 }
 
 // slurp reads and closes the body of an answer.
-func slurp(t *testing.T, res *http.Response) string {
+func slurp(t testing.TB, res *http.Response) string {
 	t.Helper()
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)

@@ -29,7 +29,7 @@ func TestChurnEndsWithAnEmptyDirectory(t *testing.T) {
 			for i := range 8 {
 				crowd.Go(func() {
 					for range 40 {
-						res := n.get(fmt.Sprintf("topic=t%d&topic=all", rand.N(3)), "X-Subject", fmt.Sprint(i))
+						res := n.get(fmt.Sprintf("topic=t%d&match=t%[1]d&topic=all", rand.N(3)), "X-Subject", fmt.Sprint(i))
 						if rand.N(2) == 0 {
 							time.Sleep(rand.N(5 * time.Millisecond))
 						}

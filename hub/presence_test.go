@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -30,96 +32,221 @@ const (
 // withDirectory turns active subscriptions on.
 func withDirectory(d transport.Directory) func(*Options) { return func(o *Options) { o.Directory = d } }
 
-// told is a subscription event as a client reads it.
-type told struct {
-	Context    string `json:"@context"`
-	ID         string
-	Type       string
-	Topic      string
-	Subscriber string
-	Active     bool
-	Payload    json.RawMessage
-}
-
-func (s *stream) told() told {
-	s.t.Helper()
-	e, err := s.next()
-	if err != nil {
-		s.t.Fatalf("no event: %v", err)
-	}
-	if e.Type != "" {
-		s.t.Errorf("the event has the type %q", e.Type)
-	}
-	var doc told
-	if err := json.Unmarshal([]byte(e.Data), &doc); err != nil {
-		s.t.Fatalf("%q: %v", e.Data, err)
-	}
-	return doc
-}
-
 var subscriberID = regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// Covers: ACT-02, ACT-03, ACT-06, ACT-09, ACT-10, ACT-11.
+// Covers: ACT-02, ACT-03, ACT-04, ACT-05, ACT-06, ACT-07, ACT-08, ACT-09, ACT-10, ACT-11, G-15.
 func TestSubscriptionsAreTold(t *testing.T) {
 	for name, hijack := range map[string]bool{"shard": true, "handler": false} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) { inBothForms(t, func(t *testing.T, f form) { subscriptionsAreTold(t, f, hijack) }) })
+	}
+}
+
+func subscriptionsAreTold(t *testing.T, f form, hijack bool) {
+	t.Helper()
+	d := newDirectory()
+	n := startNode(t, withDirectory(d))
+	n.noHijack = !hijack
+	watch := f.watch(n, "")
+	one := n.subscribe(f.query("a b", "c", "c"))
+	first, second := watch.told(), watch.told()
+	a, c := topic.Selector{Kind: f.kind, Pattern: "a b"}, topic.Selector{Kind: f.kind, Pattern: "c"}
+	if first.selector() != a || second.selector() != c || !first.Active || !second.Active {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	if first.Subscriber != second.Subscriber || !subscriberID.MatchString(first.Subscriber) {
+		t.Errorf("subscribers %q and %q", first.Subscriber, second.Subscriber)
+	}
+	if want := f.path("a b", first.Subscriber); first.ID != want || !strings.Contains(want, "/a%20b/urn%3Auuid%3A") {
+		t.Errorf("id %q, want %q", first.ID, want)
+	}
+	if len(d.all()) != 2 {
+		t.Errorf("%d are listed, want 2", len(d.all()))
+	}
+	two := n.subscribe(f.query("c"))
+	if other := watch.told(); other.Subscriber == first.Subscriber || other.selector() != c {
+		t.Errorf("another connection is %+v", other)
+	}
+	_ = one.res.Body.Close()
+	ends := []string{watch.ended(t, first.Subscriber), watch.ended(t, first.Subscriber)}
+	if slices.Sort(ends); !slices.Equal(ends, []string{"a b", "c"}) {
+		t.Errorf("ends of %q are told", ends)
+	}
+	_ = two.res.Body.Close()
+	watch.told()
+	eventually(t, "forgotten", func() bool { return len(d.all()) == 1 })
+}
+
+// Each subscription of one stream is told of in the form of its own parameter, once.
+//
+// Covers: G-10, G-15, SUB-12.
+func TestEachSubscriptionInItsOwnForm(t *testing.T) {
+	d := newDirectory()
+	n := startNode(t, withDirectory(d))
+	watch := n.subscribe("topic=*", "X-Grant", "*")
+	watch.told()
+	s := n.subscribe("match=a&topic=a&topic=b/{c}&match_urlpattern=*&match_exact=*&match_exact=a")
+	want := []topic.Selector{
+		{Kind: topic.Classic, Pattern: "a"}, {Kind: topic.Classic, Pattern: "b/{c}"},
+		{Kind: topic.Exact, Pattern: "a"}, {Kind: topic.URLPattern, Pattern: "*"}, {Kind: topic.Exact, Pattern: "*"},
+	}
+	for i, w := range want {
+		if e := watch.told(); e.selector() != w || !e.Active {
+			t.Errorf("event %d is %+v, want %v", i, e, w)
+		}
+	}
+	_ = s.res.Body.Close()
+	for range want {
+		if e := watch.told(); e.Active || !slices.Contains(want, e.selector()) {
+			t.Errorf("%+v is no end of these", e)
+		}
+	}
+	n.publish("topic", "/end", "data", `{"type":"subscription","match_type":"none"}`)
+	if e, err := watch.next(); err != nil || !strings.Contains(e.Data, "none") {
+		t.Errorf("there is more: %+v, %v", e, err)
+	}
+}
+
+// With both forms, what the other generation can say is told of in its form as well.
+//
+// Covers: G-15.
+func TestBothFormsOfEvents(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
 			d := newDirectory()
-			n := startNode(t, withDirectory(d))
-			n.noHijack = !hijack
-			watch := n.subscribe("topic="+allEvents, "X-Grant", allEvents)
-			if own := watch.told(); own.Topic != allEvents || !own.Active {
-				t.Errorf("a watcher of everything hears %+v of itself first", own)
+			n := startNode(t, func(o *Options) { o.Directory, o.BothEvents, o.NoClassic = d, true, strict })
+			watch := n.subscribe("match=*", "X-Grant", "*")
+			query := "match=a&match=p/{q}&match_urlpattern=*&match=both&match=*"
+			want := map[topic.Selector]string{
+				{Kind: topic.Exact, Pattern: "a"}: `"A"`, {Kind: topic.Exact, Pattern: "p/{q}"}: "", {Kind: topic.URLPattern, Pattern: "*"}: "",
+				{Kind: topic.Exact, Pattern: "both"}: "", {Kind: topic.Exact, Pattern: "*"}: "",
 			}
-			one := n.subscribe("topic=a%20b&topic=c&topic=c")
-			first, second := watch.told(), watch.told()
-			if first.Topic != "a b" || second.Topic != "c" || !first.Active || !second.Active {
-				t.Errorf("%+v, %+v", first, second)
+			own := 1
+			if !strict {
+				query += "&topic=both&topic=b&topic=b/{c}"
+				own = 2
+				maps.Copy(want, map[topic.Selector]string{
+					{Kind: topic.Classic, Pattern: "both"}: "", {Kind: topic.Classic, Pattern: "b"}: `"B"`, {Kind: topic.Classic, Pattern: "b/{c}"}: "",
+					{Kind: topic.Classic, Pattern: "a"}: `"A"`, {Kind: topic.Classic, Pattern: "*"}: "", {Kind: topic.Exact, Pattern: "b"}: `"B"`,
+				})
 			}
-			if first.Subscriber != second.Subscriber || !subscriberID.MatchString(first.Subscriber) {
-				t.Errorf("subscribers %q and %q", first.Subscriber, second.Subscriber)
+			for range own {
+				watch.told()
 			}
-			if want := apiPath + "/a%20b/" + strings.ReplaceAll(first.Subscriber, ":", "%3A"); first.ID != want {
-				t.Errorf("id %q, want %q", first.ID, want)
+			s := n.subscribe(query, "X-Payloads", `{"a":"A","b":"B"}`)
+			var subscriber string
+			hear := func(active bool) {
+				t.Helper()
+				heard := map[topic.Selector]string{}
+				for range want {
+					e := watch.told()
+					if _, twice := heard[e.selector()]; twice || e.Active != active || e.ID != spec.GenerationOf(e.selector().Kind).Describe.Path(n.o.Path, spec.Subscription{Selector: e.selector(), Subscriber: e.Subscriber}) {
+						t.Errorf("%+v", e)
+					}
+					heard[e.selector()], subscriber = string(e.Payload), e.Subscriber
+				}
+				if !maps.Equal(heard, want) {
+					t.Errorf("heard %v, want %v", heard, want)
+				}
 			}
-			if len(d.all()) != 2 {
-				t.Errorf("%d are listed, want 2", len(d.all()))
+			hear(true)
+			for _, p := range d.all() {
+				if p.Subscriber != subscriber {
+					continue
+				}
+				dead := map[string]bool{}
+				for _, u := range d.gone(p) {
+					dead[u.Topics[0]] = true
+				}
+				if len(dead) != len(want) {
+					t.Errorf("after the death of the node %v are told, want %d", dead, len(want))
+				}
 			}
-			two := n.subscribe("topic=c")
-			if other := watch.told(); other.Subscriber == first.Subscriber || other.Topic != "c" {
-				t.Errorf("another connection is %+v", other)
+			_ = s.res.Body.Close()
+			hear(false)
+			n.publish("topic", "/end", "data", `{"type":"subscription","match_type":"none"}`)
+			if e, err := watch.next(); err != nil || !strings.Contains(e.Data, "none") {
+				t.Errorf("there is more: %+v, %v", e, err)
 			}
-			_ = one.res.Body.Close()
-			ends := []string{watch.ended(t, first.Subscriber), watch.ended(t, first.Subscriber)}
-			if slices.Sort(ends); !slices.Equal(ends, []string{"a b", "c"}) {
-				t.Errorf("ends of %q are told", ends)
-			}
-			_ = two.res.Body.Close()
-			watch.told()
-			eventually(t, "forgotten", func() bool { return len(d.all()) == 1 })
 		})
 	}
 }
 
-// ended returns the topic of the next event, which has to be an end of subscriber's.
-func (s *stream) ended(t *testing.T, subscriber string) string {
-	t.Helper()
-	e := s.told()
-	if e.Active || e.Subscriber != subscriber {
-		t.Errorf("%+v, want an end of %s", e, subscriber)
+// Whoever has a kind of selector that this version does not know is told of and listed by those who do.
+func TestKindsOfAnotherVersion(t *testing.T) {
+	p := present("urn:uuid:1", "", "a")
+	p.Selectors = append(p.Selectors, topic.Selector{Kind: 99, Pattern: "?"})
+	d := listedDirectory(p)
+	n := startNode(t, withDirectory(d))
+	if events := d.gone(p); len(events) != 1 || !strings.Contains(events[0].Data, `"topic":"a"`) {
+		t.Errorf("%+v", events)
 	}
-	return e.Topic
+	for _, f := range bothForms {
+		if _, list := f.list(n, apiPath); len(list) > 1 || len(list) == 1 && list[0].Topic != "a" {
+			t.Errorf("%s lists %+v", f.Name, list)
+		}
+	}
+}
+
+// Covers: ACT-29, ACT-30, D08-19.
+func TestPayloadsOfSubscriptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		headers []string
+		want    [3]string // of a, b and c
+	}{
+		"one for all":      {[]string{"X-Payload", "{ \"user\":\t7 }"}, [3]string{`{"user":7}`, `{"user":7}`, `{"user":7}`}},
+		"none":             {nil, [3]string{}},
+		"one each":         {[]string{"X-Payloads", `{"a": {"n": 1}, "b": {"n":2}}`}, [3]string{`{"n":1}`, `{"n":2}`, ""}},
+		"the same each":    {[]string{"X-Payloads", `{"a": {}, "b": {}, "c": {}}`}, [3]string{"{}", "{}", "{}"}},
+		"for all of them":  {[]string{"X-Payloads", `{"*": {}}`}, [3]string{"{}", "{}", "{}"}},
+		"the first counts": {[]string{"X-Payloads", `{"*": {}, "a": {"n":1}}`}, [3]string{"{}", "{}", "{}"}},
+		"for none of them": {[]string{"X-Payloads", `{"x": {}}`}, [3]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothForms(t, func(t *testing.T, f form) {
+				n := startNode(t, withDirectory(newDirectory()))
+				watch := f.watch(n, "")
+				s := n.subscribe(f.query("a", "b", "c"), c.headers...)
+				for i, pattern := range []string{"a", "b", "c"} {
+					e := watch.told()
+					if e.selector().Pattern != pattern || string(e.Payload) != c.want[i] {
+						t.Errorf("%+v has the payload %s, want %s", e, e.Payload, c.want[i])
+					}
+					var doc told
+					if err := json.Unmarshal([]byte(slurp(t, f.ask(n, e.ID))), &doc); err != nil || string(doc.Payload) != c.want[i] {
+						t.Errorf("its document has the payload %s, want %s (%v)", doc.Payload, c.want[i], err)
+					}
+				}
+				_, list := f.list(n, apiPath)
+				for _, doc := range list {
+					i := strings.Index("abc", doc.selector().Pattern)
+					if i >= 0 && string(doc.Payload) != c.want[i] {
+						t.Errorf("in the list %+v has the payload %s, want %s", doc, doc.Payload, c.want[i])
+					}
+				}
+				_ = s.res.Body.Close()
+				for range 3 {
+					e := watch.told()
+					if want := c.want[strings.Index("abc", e.selector().Pattern)]; string(e.Payload) != want {
+						t.Errorf("the end %+v has the payload %s, want %s", e, e.Payload, want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // Whoever hears of a subscription finds it in a list, and nobody is in a list any more of whom the end was heard.
 //
-// Covers: ACT-11, ACT-19.
-func TestListedBeforeItIsTold(t *testing.T) {
+// Covers: ACT-11, ACT-19, ACT-22.
+func TestListedBeforeItIsTold(t *testing.T) { inBothForms(t, listedBeforeItIsTold) }
+
+func listedBeforeItIsTold(t *testing.T, f form) {
+	t.Helper()
 	d := newDirectory()
 	n := startNode(t, withDirectory(d))
-	watch := n.subscribe("topic="+allEvents, "X-Grant", allEvents)
-	watch.told()
+	watch := f.watch(n, "")
 	for i := range 50 {
-		s := n.subscribe(fmt.Sprintf("topic=t%d", i))
+		s := n.subscribe(f.query(fmt.Sprint("t", i)))
 		for _, there := range []bool{true, false} {
 			e := watch.told()
 			w := n.serve(http.MethodGet, e.ID, "", "X-Grant", "*")
@@ -133,8 +260,11 @@ func TestListedBeforeItIsTold(t *testing.T) {
 
 // A list and its cursor leave nothing out: whatever changed after the list comes after the cursor.
 //
-// Covers: ACT-19.
-func TestListAndCursorMissNothing(t *testing.T) {
+// Covers: ACT-19, ACT-20.
+func TestListAndCursorMissNothing(t *testing.T) { inBothForms(t, listAndCursorMissNothing) }
+
+func listAndCursorMissNothing(t *testing.T, f form) {
+	t.Helper()
 	d := newDirectory()
 	n := startNode(t, withDirectory(d))
 	stop := make(chan struct{})
@@ -147,22 +277,18 @@ func TestListAndCursorMissNothing(t *testing.T) {
 					return
 				default:
 				}
-				res := n.get(fmt.Sprintf("topic=churn%d", i))
+				res := n.get(f.query(fmt.Sprint("churn", i)))
 				_ = res.Body.Close()
 			}
 		})
 	}
 	type document struct {
-		LastEventID   string
-		Subscriptions []told
+		cursor string
+		all    []told
 	}
-	var lists []document
-	for range 20 {
-		var doc document
-		if err := json.Unmarshal(n.serve(http.MethodGet, apiPath, "", "X-Grant", "*").Body.Bytes(), &doc); err != nil {
-			t.Fatal(err)
-		}
-		lists = append(lists, doc)
+	lists := make([]document, 20)
+	for i := range lists {
+		lists[i].cursor, lists[i].all = f.list(n, apiPath)
 		time.Sleep(2 * time.Millisecond)
 	}
 	close(stop)
@@ -171,11 +297,11 @@ func TestListAndCursorMissNothing(t *testing.T) {
 	eventually(t, "everything is told", func() bool { return testutil.ToFloat64(n.metrics.PresenceWaiting) == 0 })
 	for i, doc := range lists {
 		there := map[string]bool{}
-		for _, s := range doc.Subscriptions {
+		for _, s := range doc.all {
 			there[s.ID] = true
 		}
 		last := n.publish("topic", "/end", "data", "end")
-		s := n.subscribe("topic=/end&topic="+allEvents, "X-Grant", allEvents, "Last-Event-ID", doc.LastEventID)
+		s := n.subscribe("topic=/end&topic="+f.events, "X-Grant", f.events, "Last-Event-ID", doc.cursor)
 		for {
 			e, err := s.next()
 			if err != nil {
@@ -191,13 +317,13 @@ func TestListAndCursorMissNothing(t *testing.T) {
 			if err := json.Unmarshal([]byte(e.Data), &one); err != nil {
 				t.Fatal(err)
 			}
-			if there[one.ID] = one.Active; one.Topic == "/end" || one.Topic == allEvents {
+			if there[one.ID] = one.Active; one.Topic == "/end" || one.Topic == f.events {
 				delete(there, one.ID) // readers like this one
 			}
 		}
 		for id, active := range there {
 			if active {
-				t.Errorf("list %d at %q: %s is still there", i, doc.LastEventID, id)
+				t.Errorf("list %d at %q: %s is still there", i, doc.cursor, id)
 			}
 		}
 		_ = s.res.Body.Close()
@@ -342,32 +468,35 @@ func TestLogFails(t *testing.T) {
 // A node that was taken for dead enters and announces its streams again.
 //
 // Covers: ACT-28.
-func TestLostAndEnteredAgain(t *testing.T) {
+func TestLostAndEnteredAgain(t *testing.T) { inBothForms(t, lostAndEnteredAgain) }
+
+func lostAndEnteredAgain(t *testing.T, f form) {
+	t.Helper()
 	d := newDirectory()
 	n := startNode(t, withDirectory(d))
-	watch := n.subscribe("topic="+allEvents, "X-Grant", allEvents)
-	watch.told()
-	n.subscribe("topic=a")
-	first := watch.told()
+	watch := f.watch(n, "")
+	n.subscribe(f.query("a", "b"))
+	first, second := watch.told(), watch.told()
 	for _, p := range d.all() {
 		for i, u := range d.gone(p) {
 			var doc told
-			if err := json.Unmarshal([]byte(u.Data), &doc); err != nil || !u.Private || doc.Active || doc.Topic != p.Selectors[i].Pattern || u.Topics[0] != doc.ID {
+			if err := json.Unmarshal([]byte(u.Data), &doc); err != nil || !u.Private || doc.Active || doc.selector() != p.Selectors[i] || u.Topics[0] != doc.ID ||
+				u.Type != spec.GenerationOf(p.Selectors[i].Kind).Describe.EventType {
 				t.Errorf("%+v: %v", u, err)
 			}
 		}
 	}
 	d.forget()
 	again := map[string]string{}
-	for range 2 {
+	for range map[bool]int{true: 3, false: 2}[f.own] {
 		e := watch.told()
 		if !e.Active {
 			t.Errorf("%+v", e)
 		}
-		again[e.Topic] = e.Subscriber
+		again[e.ID] = e.Subscriber
 	}
-	if again["a"] != first.Subscriber {
-		t.Errorf("announced %q as a, it was %q", again["a"], first.Subscriber)
+	if again[first.ID] != first.Subscriber || again[second.ID] != second.Subscriber {
+		t.Errorf("announced %q, it was %+v and %+v", again, first, second)
 	}
 	if len(d.all()) != 2 {
 		t.Errorf("%d are listed", len(d.all()))
@@ -384,7 +513,7 @@ func TestShutdownTellsEverything(t *testing.T) {
 			n := startNode(t, withDirectory(d))
 			const streams = 200
 			for i := range streams {
-				n.subscribe(fmt.Sprintf("topic=t%d", i))
+				n.subscribe(fmt.Sprintf("topic=t%d&match=t%d", i, i))
 			}
 			eventually(t, "listed", func() bool { return len(d.all()) == streams })
 			if way == "drain" {
@@ -473,7 +602,7 @@ func (c *crowd) as(subject, query string) (leave func()) {
 	return func() { cancel(); synctest.Wait() }
 }
 
-// events returns what was told from a position on, as + or - and the topic.
+// events returns what was told from a position on, as + or -, a colon for draft-08, and the pattern.
 func (c *crowd) events(after *transport.Position) string {
 	synctest.Wait()
 	var list []string
@@ -486,7 +615,8 @@ func (c *crowd) events(after *transport.Position) string {
 		if err := json.Unmarshal([]byte(e.Update.Data), &doc); err != nil {
 			c.t.Fatal(err)
 		}
-		list = append(list, map[bool]string{true: "+", false: "-"}[doc.Active]+doc.Topic)
+		generation := map[bool]string{true: ":"}[doc.MatchType != ""]
+		list = append(list, map[bool]string{true: "+", false: "-"}[doc.Active]+generation+doc.selector().Pattern)
 	}
 	return strings.Join(list, " ")
 }
@@ -529,13 +659,25 @@ func TestRejoinGrace(t *testing.T) {
 		if len(d.all()) != 0 {
 			t.Errorf("%+v are listed", d.all())
 		}
-		leave = c.as("sub", "topic=a")
-		want(c, &pos, "too late", "+a")
+		leave = c.as("sub", "topic=a&match=a")
+		want(c, &pos, "too late", "+a +:a")
 		leave()
 		if n, err := c.Disconnect(c.ctx, transport.Ban{Subject: "sub"}); n != 0 || err != nil {
 			t.Errorf("%d streams, %v", n, err)
 		}
-		want(c, &pos, "disconnected while away", "-a")
+		want(c, &pos, "disconnected while away", "-:a -a")
+
+		leave = c.as("sub", "match=a&match_urlpattern=*&topic=*")
+		want(c, &pos, "draft-08", "+* +:a +:*")
+		leave()
+		stranger = c.as("sub", "match=a&match=*&topic=*")
+		want(c, &pos, "the same patterns of other kinds", "+* +:a +:*")
+		leave = c.as("sub", "match_urlpattern=*&match_exact=a&topic=*")
+		want(c, &pos, "draft-08 back in time", "")
+		leave()
+		stranger()
+		time.Sleep(11 * time.Second)
+		want(c, &pos, "draft-08 away for good", "-:* -:a -* -:* -:a -*")
 
 		nobody := c.as("", "topic=a")
 		want(c, &pos, "no subject", "+a")

@@ -30,13 +30,18 @@ func listedDirectory(list ...transport.Presence) *directory {
 	return d
 }
 
+// present is a subscriber with classic selectors.
 func present(subscriber string, payload string, patterns ...string) transport.Presence {
+	return presentAs(topic.Classic, subscriber, payload, patterns...)
+}
+
+func presentAs(kind topic.Kind, subscriber string, payload string, patterns ...string) transport.Presence {
 	p := transport.Presence{Subscriber: subscriber}
 	if payload != "" {
 		p.Payload = json.RawMessage(payload)
 	}
 	for _, pattern := range patterns {
-		p.Selectors = append(p.Selectors, topic.Selector{Kind: topic.Classic, Pattern: pattern})
+		p.Selectors = append(p.Selectors, topic.Selector{Kind: kind, Pattern: pattern})
 	}
 	return p
 }
@@ -285,7 +290,7 @@ func (w *brokenWriter) Write(b []byte) (int, error) {
 
 // A list that could not be written whole does not end as if it were.
 func TestCutListsDoNotLookWhole(t *testing.T) {
-	n := newNode(t, withDirectory(manyListed(5000)))
+	n := newNode(t, withDirectory(manyListed(topic.Classic, 5000)))
 	n.run()
 	r, w := newExchange(t, http.MethodGet, apiPath, "")
 	r.Header.Set("X-Grant", "*")
@@ -298,20 +303,23 @@ func TestCutListsDoNotLookWhole(t *testing.T) {
 }
 
 // manyListed is a directory of so many subscribers of one room each.
-func manyListed(n int) *directory {
+func manyListed(kind topic.Kind, n int) *directory {
 	list := make([]transport.Presence, n)
 	for i := range list {
-		list[i] = present(fmt.Sprintf("urn:uuid:5f2b1a52-6c7d-4c55-8f0e-%012d", i), `{"user":"ann"}`, fmt.Sprintf("https://example.com/rooms/%d", i%100))
+		list[i] = presentAs(kind, fmt.Sprintf("urn:uuid:5f2b1a52-6c7d-4c55-8f0e-%012d", i), `{"user":"ann"}`, fmt.Sprintf("https://example.com/rooms/%d", i%100))
 	}
 	return listedDirectory(list...)
 }
 
 // A big list is written as it is made: what that takes does not grow with it.
-func TestBigListsAreStreamed(t *testing.T) {
-	n := startNode(t, withDirectory(manyListed(30_000)))
+func TestBigListsAreStreamed(t *testing.T) { inBothForms(t, bigListsAreStreamed) }
+
+func bigListsAreStreamed(t *testing.T, f form) {
+	t.Helper()
+	n := startNode(t, withDirectory(manyListed(f.kind, 30_000)))
 	n.publish("topic", "a", "data", "b")
 	began := time.Now()
-	res := n.api(http.MethodGet, "", "X-Grant", "*")
+	res := f.ask(n, apiPath)
 	size, err := io.Copy(io.Discard, res.Body)
 	took := time.Since(began)
 	if err != nil || size < 30_000*200 {
@@ -322,8 +330,8 @@ func TestBigListsAreStreamed(t *testing.T) {
 		t.Errorf("30,000 subscriptions took %v", took)
 	}
 
-	list, g := n.o.Directory.(*directory).all(), &spec.Classic
-	a := listAnswer{q: spec.SubscriptionQuery{Generation: g}, hubPath: n.o.Path, d: g.Describe, cursor: "x", list: list}
+	list := n.o.Directory.(*directory).all()
+	a := listAnswer{q: spec.SubscriptionQuery{Generation: f.Dialect}, hubPath: n.o.Path, d: f.Describe, cursor: "x", list: list}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if err := a.write(discarded{}); err != nil {
@@ -340,14 +348,19 @@ type discarded struct{ http.ResponseWriter }
 func (discarded) Write(b []byte) (int, error) { return len(b), nil }
 
 func BenchmarkList(b *testing.B) {
-	for _, subs := range []int{1000, 30_000} {
-		b.Run(fmt.Sprintf("subs=%d", subs), func(b *testing.B) {
-			a := listAnswer{q: spec.SubscriptionQuery{Generation: &spec.Classic}, hubPath: spec.DefaultHubPath, d: spec.Classic.Describe, cursor: "x", list: manyListed(subs).all()}
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = a.write(discarded{})
-			}
-		})
+	for _, f := range bothForms {
+		for _, subs := range []int{1000, 30_000} {
+			b.Run(fmt.Sprintf("form=%s/subs=%d", f.Name, subs), func(b *testing.B) {
+				a := listAnswer{
+					q: spec.SubscriptionQuery{Generation: f.Dialect}, hubPath: spec.DefaultHubPath, d: f.Describe, cursor: "x",
+					list: manyListed(f.kind, subs).all(),
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					_ = a.write(discarded{})
+				}
+			})
+		}
 	}
 }
 
