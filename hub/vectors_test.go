@@ -1,20 +1,66 @@
 package hub
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
+	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
-// The token vectors that are about the subscription API; package auth runs the others.
+// apiVector is a case of vectors/jwt.json.
+type apiVector struct {
+	ID, Generation, Request, Reason, Error string
+	Header, Claims                         json.RawMessage // of the cases here, objects
+	SignedWith                             string `json:"signed_with"`
+	Challenge                              string `json:"www_authenticate"`
+	Status                                 int
+}
+
+// sign makes the token of a case. Draft-08's expire at a fixed time, which is moved to where the test is.
+func (v *apiVector) sign(t *testing.T, secret string, issuer *ecdsa.PrivateKey) string {
+	t.Helper()
+	var claims jwt.MapClaims
+	var header map[string]any
+	if err := errors.Join(json.Unmarshal(v.Claims, &claims), json.Unmarshal(v.Header, &header)); err != nil {
+		t.Fatalf("%s: %v", v.ID, err)
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
+	var key any = []byte(secret)
+	switch v.SignedWith {
+	case "K_SUB":
+	case "K_ES":
+		claims["exp"] = time.Now().Add(time.Hour).Unix()
+		token, key = jwt.NewWithClaims(jwt.SigningMethodES256, claims), issuer
+	default:
+		t.Fatalf("%s: signed with %s", v.ID, v.SignedWith)
+	}
+	for name, value := range header {
+		token.Header[name] = value
+	}
+	signed, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// The token vectors that are about the subscription API, against the API itself.
 //
-// Covers: ACT-14, CLA-02.
+// Covers: ACT-14, ACT-15, ACT-16, CLA-02, D08-16, G-17.
 func TestTokenVectorsOfTheAPI(t *testing.T) {
 	raw, err := os.ReadFile("../spec/vectors/jwt.json")
 	if err != nil {
@@ -22,51 +68,72 @@ func TestTokenVectorsOfTheAPI(t *testing.T) {
 	}
 	var file struct {
 		Config struct {
+			HubURL  string `json:"hub_url"`
 			Classic struct {
 				Subscriber struct{ Secret string } `json:"subscriber_key"`
 			}
+			Issuers []struct{ Iss string }
 		}
-		Cases []struct {
-			ID, Generation, Request, Reason, Error string
-			Claims                                 json.RawMessage
-			SignedWith                             string `json:"signed_with"`
-			Status                                 int
-		}
+		Cases []apiVector
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
 		t.Fatal(err)
 	}
 	secret := file.Config.Classic.Subscriber.Secret
+	issuer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, apiOfVectors(t, secret, file.Config.Issuers[0].Iss, file.Config.HubURL, issuer))
+	ran := map[string]int{}
+	for _, c := range file.Cases {
+		path, ok := strings.CutPrefix(c.Request, "GET /subscriptions")
+		if !ok {
+			continue
+		}
+		ran[c.Generation]++
+		res := n.api(http.MethodGet, path, "Authorization", "Bearer "+c.sign(t, secret, issuer))
+		if challenge := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.Status || challenge != c.Challenge {
+			t.Errorf("%s: %d %q, want %d %q: %s", c.ID, res.StatusCode, challenge, c.Status, c.Challenge, c.Reason)
+		}
+		want := map[string]string{"classic": "application/ld+json", "draft-08": "application/json"}[c.Generation]
+		if got := res.Header.Get("Content-Type"); res.StatusCode == http.StatusOK && got != want {
+			t.Errorf("%s: Content-Type %s, want %s", c.ID, got, want)
+		}
+	}
+	if ran["classic"] != 2 || ran["draft-08"] != 3 {
+		t.Errorf("%v vectors, want 2 and 3: no case may vanish", ran)
+	}
+}
+
+// apiOfVectors configures a hub as the vectors say, with a key of its own for their issuer.
+func apiOfVectors(t *testing.T, secret, iss, hub string, issuer *ecdsa.PrivateKey) func(*Options) {
+	t.Helper()
 	keys, err := auth.ParseKey("subscriber", secret, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	door, err := auth.New(auth.Options{Subscriber: keys})
+	der, err := x509.MarshalPKIXPublicKey(&issuer.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := startNode(t, func(o *Options) { o.Directory, o.Authorizer = newDirectory(), door })
-	ran := 0
-	for _, c := range file.Cases {
-		path, ok := strings.CutPrefix(c.Request, "GET /subscriptions")
-		if !ok || c.Generation != "classic" {
-			continue
-		}
-		ran++
-		var claims jwt.MapClaims
-		if err := json.Unmarshal(c.Claims, &claims); err != nil || c.SignedWith != "K_SUB" {
-			t.Fatalf("%s: %v, signed with %s", c.ID, err, c.SignedWith)
-		}
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res := n.api(http.MethodGet, path, "Authorization", "Bearer "+token)
-		if challenge := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.Status || c.Error != "" && challenge != `Bearer error="`+c.Error+`"` {
-			t.Errorf("%s: %d %q, want %d %s: %s", c.ID, res.StatusCode, challenge, c.Status, c.Error, c.Reason)
-		}
+	public := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	issuerKeys, err := auth.ParseKeySet("issuer", []auth.KeySpec{{ID: "es-1", Key: public, Algorithm: "ES256"}}, nil, false)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if ran != 2 {
-		t.Errorf("%d vectors, want 2: no case may vanish", ran)
+	publicURL, err := url.Parse(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door, err := auth.New(auth.Options{
+		Subscriber: keys, Issuers: []auth.Issuer{{ID: iss, Keys: issuerKeys, Publish: true, Subscribe: true}}, Resource: hub, PublicURL: publicURL,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) {
+		o.Directory, o.Authorizer = newDirectory(), door
+		o.PublicURL, o.Metadata = publicURL, &spec.ResourceMetadata{AuthorizationServers: []string{iss}}
 	}
 }
