@@ -19,14 +19,15 @@ import (
 
 	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 )
 
 // apiVector is a case of vectors/jwt.json.
 type apiVector struct {
 	ID, Generation, Request, Reason, Error string
 	Header, Claims                         json.RawMessage // of the cases here, objects
-	SignedWith                             string `json:"signed_with"`
-	Challenge                              string `json:"www_authenticate"`
+	SignedWith                             string          `json:"signed_with"`
+	Challenge                              string          `json:"www_authenticate"`
 	Status                                 int
 }
 
@@ -135,5 +136,43 @@ func apiOfVectors(t *testing.T, secret, iss, hub string, issuer *ecdsa.PrivateKe
 	return func(o *Options) {
 		o.Directory, o.Authorizer = newDirectory(), door
 		o.PublicURL, o.Metadata = publicURL, &spec.ResourceMetadata{AuthorizationServers: []string{iss}}
+	}
+}
+
+// A token with three details: the first one counts whose topics select the selector itself.
+//
+// Covers: D08-19, ACT-30.
+func TestPayloadsOfATokenWithThreeDetails(t *testing.T) {
+	const hub, iss = "https://hub.example.com/.well-known/mercure", "https://issuer.example"
+	issuer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, apiOfVectors(t, "a secret of tests with 32 bytes or more", iss, hub, issuer))
+	detail := func(payload string, topics ...string) string {
+		return `{"type":"https://mercure.rocks/authorization-detail","actions":["subscribe"],"topics":[` + strings.Join(topics, ",") + `],"payload":` + payload + `}`
+	}
+	v := apiVector{SignedWith: "K_ES", Header: json.RawMessage(`{"typ":"at+jwt","kid":"es-1"}`)}
+	v.Claims = json.RawMessage(`{"iss":"` + iss + `","aud":"` + hub + `","sub":"u1","authorization_details":[` + strings.Join([]string{
+		detail(`{"n":1}`, `{"match":"https://example.com/rooms/1"}`, `{"match":"b"}`),
+		detail(`{"n": 2}`, `{"match":"https://example.com/rooms/:id","match_type":"urlpattern"}`, `{"match":"/.well-known/mercure/subscriptions/*","match_type":"urlpattern"}`),
+		detail(`{"n":3}`, `{"match":"*"}`),
+	}, ",") + `]}`)
+	token := "Bearer " + v.sign(t, "", issuer)
+	watch := n.subscribe("match_urlpattern=/.well-known/mercure/subscriptions/:match_type/:match/:subscriber", "Authorization", token)
+	if own := watch.told(); string(own.Payload) != `{"n":2}` || own.MatchType != topic.TypeURLPattern {
+		t.Errorf("a watcher hears of itself %+v, payload %s", own, own.Payload)
+	}
+	n.subscribe("match=https://example.com/rooms/1&match=https://example.com/rooms/2&match=c&match=b&match=*&match_urlpattern=https://example.com/rooms/*", "Authorization", token)
+	for _, want := range []string{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":1}`, `{"n":3}`, `{"n":2}`} {
+		e := watch.told()
+		if string(e.Payload) != want {
+			t.Errorf("%s %s has the payload %s, want %s", e.MatchType, e.Match, e.Payload, want)
+		}
+		res := n.api(http.MethodGet, strings.TrimPrefix(e.ID, apiPath), "Authorization", token)
+		var doc told
+		if err := json.Unmarshal([]byte(slurp(t, res)), &doc); err != nil || string(doc.Payload) != want {
+			t.Errorf("its document: %d, payload %s, %v", res.StatusCode, doc.Payload, err)
+		}
 	}
 }
