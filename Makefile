@@ -32,7 +32,7 @@ build: ## build ./cinnabar, static
 
 .PHONY: test
 test: ## every test under the race detector, in random order (PACKAGES to choose)
-	go test -race -shuffle=on $(PACKAGES)
+	go test -race -shuffle=on -timeout 20m $(PACKAGES)
 
 .PHONY: short
 short: ## the quick tests
