@@ -76,3 +76,41 @@ func FuzzClaims(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDraft08Claims signs arbitrary claims of a draft-08 token: no payload may panic, and none grants anything without
+// the audience, an expiry and an entry of the Mercure type, whatever else it says.
+func FuzzDraft08Claims(f *testing.F) {
+	const head = `{"iss":"i","aud":"r","exp":99999999999`
+	for _, s := range []string{
+		head + `}`, head + `,"authorization_details":[]}`, head + `,"mercure":{"publish":["*"]}}`, `{"iss":"i","aud":["r"],"exp":1e11}`,
+		head + `,"authorization_details":[{"type":"https://mercure.rocks/authorization-detail","actions":["publish"],"topics":[{"match":"a"}]}]}`,
+		head + `,"authorization_details":[{"type":"https://mercure.rocks/authorization-detail","actions":["publish"],"topics":[{"match":"/:a/*","match_type":"urlpattern"}],"payload":{}}]}`,
+		`{"iss":"i","iss":"j"}`, `{"iss":"i","aud":null}`, `[`, `null`,
+	} {
+		f.Add(s)
+	}
+	j := newAuth(f, func(o *auth.Options) {
+		o.Resource, o.Issuers = "r", []auth.Issuer{{ID: "i", Keys: mustKeySet(f, nil, auth.KeySpec{Key: secretA}), Publish: true}}
+	})
+	f.Fuzz(func(t *testing.T, claims string) {
+		token := sign(t, `{"alg":"HS256","typ":"at+jwt"}`, claims, "HS256", []byte(secretA))
+		g, err := j.Authorize(post("Authorization: Bearer "+token), spec.ActionPublish)
+		if err != nil {
+			if p := problemOf(t, err); p.Status != 401 || p.Code != "invalid_token" {
+				t.Fatalf("problem %+v", p)
+			}
+			return
+		}
+		if g.Dialect != "draft-08" || g.Expires.IsZero() {
+			t.Fatalf("grant %+v", g)
+		}
+		for _, need := range []string{"iss", "aud", "exp", "r", "i"} {
+			if !strings.Contains(claims, need) && !strings.Contains(claims, `\`) {
+				t.Fatalf("%s was accepted without %q", claims, need)
+			}
+		}
+		if g.Topics != nil && !strings.Contains(claims, `\`) && !strings.Contains(claims, spec.AuthorizationDetailType) {
+			t.Fatalf("%s grants without a detail", claims)
+		}
+	})
+}
