@@ -1,5 +1,5 @@
 // Command cinnabar is a Mercure hub and the tools around it: `cinnabar serve` runs one, the other commands
-// publish, subscribe, make and explain tokens, judge a hub, and save, move and read its log.
+// publish, subscribe, make and explain tokens, judge and load a hub, and save, move and read its log.
 package main
 
 import (
@@ -42,7 +42,7 @@ Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; 
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServe(), newPublish(), newSubscribe(), newToken(), newConformance(), newCluster(),
+	root.AddCommand(newServe(), newPublish(), newSubscribe(), newToken(), newConformance(), newBench(), newCluster(),
 		newBackup(), newRestore(), newExport(), newConfig(), newVersion())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -124,13 +124,16 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 var clientFlags = []string{
 	"admin", "after", "alg", "count", "data", "for", "hub", "id", "input", "json", "key", "kid", "last-event-id", "limit", "output", "payload", "private", "progress", "publish",
 	"publisher-key", "subject", "subscribe", "subscriber", "subscriber-key", "token", "topic", "ttl", "type",
+	// of bench
+	"anonymous", "connect", "duration", "history", "hold", "metrics", "missed", "pid", "protocol", "publish-hub", "publishers", "quiet", "rate", "selector-template",
+	"size", "source", "subscriber-token", "subscribers", "topic-prefix", "topics", "warmup", "window",
 }
 
 // TestDocumentsNameOnlyFlagsThatExist finds flags that were renamed or never came.
 func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 	serve := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	app.NewSettings(serve)
-	code := regexp.MustCompile("`[^`\n]*`|(?m)^.*cinnabar (?:serve|publish|subscribe|token|conformance|cluster|backup|restore|export|config).*$")
+	code := regexp.MustCompile("`[^`\n]*`|(?m)^.*cinnabar (?:serve|publish|subscribe|token|conformance|bench|cluster|backup|restore|export|config).*$")
 	long := regexp.MustCompile(`(?:^|[\s` + "`" + `])--([a-z][a-z-]+)`)
 	variable := regexp.MustCompile(`CINNABAR_[A-Z_]+[A-Z]`)
 	seen := 0
@@ -147,7 +150,7 @@ func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 		for _, name := range variable.FindAllString(text, -1) {
 			seen++
 			setting := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "CINNABAR_"), "_", "-"))
-			other := []string{"admin", "hub", "token", "key", "public-vectors", "bench", "cluster", "test-logs"} // the last ones of tests
+			other := []string{"admin", "hub", "token", "key", "public-vectors", "bench", "cluster", "subscriber-token", "subscriber-key", "test-logs"} // the last ones of tests
 			if serve.Lookup(setting) == nil && !slices.Contains(other, setting) {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}
