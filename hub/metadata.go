@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
@@ -30,11 +31,15 @@ func newMetadata(h *Hub) (*metadata, error) {
 		doc.Resource = h.base.String()
 	}
 	doc.Subscriptions = h.o.Directory != nil
+	where := h.base
+	if u, err := url.Parse(doc.Resource); h.o.PublicURL == nil && err == nil && u.Host != "" {
+		where = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: h.o.Path} // says better where clients see this hub than a name made up
+	}
 	body, err := doc.JSON()
 	if err != nil {
 		return nil, fmt.Errorf("hub: resource metadata: %w", err)
 	}
-	return &metadata{path: spec.ResourceMetadataPath + h.o.Path, url: spec.ResourceMetadataURL(h.base), body: body}, nil
+	return &metadata{path: spec.ResourceMetadataPath + h.o.Path, url: spec.ResourceMetadataURL(where), body: body}, nil
 }
 
 // metadataURL is what challenges point to, empty if nothing is published (ERR-01, ERR-07).

@@ -129,6 +129,19 @@ func TestEveryPageMayReadTheMetadata(t *testing.T) {
 	}
 }
 
+// A hub that was not told its public URL goes by its identifier.
+//
+// Covers: ERR-07.
+func TestChallengesPointToTheMetadataWithoutAPublicURL(t *testing.T) {
+	n, _ := startClosedNode(t, func(o *Options) {
+		o.Path, o.Metadata = "/live/hub", &spec.ResourceMetadata{Resource: "https://hub.example.com:8443/tenant"}
+	})
+	const want = `resource_metadata="https://hub.example.com:8443/.well-known/oauth-protected-resource/live/hub"`
+	if got := n.serve(http.MethodPost, "/live/hub", "topic=a").Header().Get("WWW-Authenticate"); !strings.Contains(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Covers: ERR-01, ERR-02, ERR-03, ERR-04, ERR-06, ERR-07.
 func TestChallengesPointToTheMetadata(t *testing.T) {
 	const url = `resource_metadata="https://hub.example.com/.well-known/oauth-protected-resource/.well-known/mercure"`

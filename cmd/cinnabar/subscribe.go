@@ -38,17 +38,22 @@ func newSubscribe() *cobra.Command {
 instead, with id and type. When the stream ends it reconnects with its cursor, after the time the hub asks
 for and a random time more, for as long as it takes; only a first attempt that does not get through is an
 error. What happens to the connection, and whether the hub says that updates were lost, is told on standard error.`,
-		Example: "  cinnabar subscribe --hub $HUB --topic 'https://example.com/books/{id}' --last-event-id earliest --count 3",
+		Example: "  cinnabar subscribe --hub $HUB --topic 'https://example.com/books/{id}' --last-event-id earliest --count 3\n" +
+			"  cinnabar subscribe --hub $HUB --match-urlpattern 'https://example.com/books/:id'",
 	}
 	hub.bind(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&s.Topics, "topic", nil, "`selector` of topics: a topic, a URI template, or *; repeatable")
+	f.StringArrayVar(&s.Topics, "topic", nil, "`selector` of topics: a topic, a URI template, or *, as the classic protocol has it; repeatable")
+	f.StringArrayVar(&s.Match, "match", nil, "`topic`, or *, as draft-08 has it; repeatable")
+	f.StringArrayVar(&s.URLPatterns, "match-urlpattern", nil, "URL `pattern` of topics, as draft-08 has it; repeatable")
 	f.StringVar(&s.LastEventID, "last-event-id", "", "begin after this event `id`; earliest = with all there is")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	f.IntVar(&count, "count", 0, "end after this `number` of updates; 0 = never")
 	f.StringVar(&maxEvent, "max-event", defaultMaxEvent, "largest event taken, a `size`; a longer one ends the command")
-	required(cmd, "topic")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if len(s.Topics)+len(s.Match)+len(s.URLPatterns) == 0 {
+			return &usageError{errors.New("which topics? give --topic, --match or --match-urlpattern")}
+		}
 		if count < 0 {
 			return &usageError{errors.New("--count must not be negative")}
 		}

@@ -26,15 +26,21 @@ const (
 	maxBackoff   = 30 * time.Second
 )
 
-// paramLastEventID is the query parameter for a cursor that does not fit the header (classic §Reconciliation).
-const paramLastEventID = "lastEventID"
+// Query parameters for a cursor that does not fit the header (classic §State Reconciliation; draft-08 §Reconciliation).
+const (
+	paramLastEventID      = "lastEventID"
+	paramDraftLastEventID = "last_event_id"
+)
 
 // Subscriber keeps one subscription alive: it reconnects with its cursor, waits as the hub asks and a
-// random time more, and tells when something was lost. URL and Topics are required.
+// random time more, and tells when something was lost. URL and a selector are required: Topics are the classic
+// protocol's, the next two draft-08's; a hub may take both in one request.
 type Subscriber struct {
-	URL         string       // of the hub
-	Token       string       // empty = none is sent
-	Topics      []string     // selectors
+	URL         string   // of the hub
+	Token       string   // empty = none is sent
+	Topics      []string // each a topic, a URI template or *
+	Match       []string // each a topic or *
+	URLPatterns []string
 	LastEventID string       // where to begin; empty = with what comes next
 	HTTP        *http.Client // nil = one of its own; must have no Timeout, it would end streams
 	MaxEvent    int          // bytes of an event, 0 = sse.DefaultMaxEvent
@@ -181,11 +187,20 @@ func (r *run) request(ctx context.Context) (*http.Request, error) {
 		}
 		u.RawQuery += name + "=" + url.QueryEscape(value)
 	}
-	for _, t := range r.s.Topics {
-		add(spec.FieldTopic, t)
+	for _, kind := range []struct {
+		param  string
+		values []string
+	}{{spec.FieldTopic, r.s.Topics}, {spec.ParamMatch, r.s.Match}, {spec.ParamMatchURLPattern, r.s.URLPatterns}} {
+		for _, v := range kind.values {
+			add(kind.param, v)
+		}
 	}
 	asHeader := fitsHeader(r.cursor)
-	if !asHeader {
+	switch {
+	case asHeader:
+	case len(r.s.Topics) == 0 && len(r.s.Match)+len(r.s.URLPatterns) > 0:
+		add(paramDraftLastEventID, r.cursor)
+	default:
 		add(paramLastEventID, r.cursor)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)

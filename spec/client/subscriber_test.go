@@ -137,6 +137,28 @@ func TestSubscriberKeepsItsCursorAsABrowserDoes(t *testing.T) {
 	}
 }
 
+func TestSubscriberSpeaksTheGenerationOfItsSelectors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sub   client.Subscriber
+		query string
+	}{
+		"classic":  {client.Subscriber{Topics: []string{"a b", "{c}"}}, "topic=a+b&topic=%7Bc%7D&lastEventID=%01"},
+		"draft-08": {client.Subscriber{Match: []string{"a", "*"}, URLPatterns: []string{"/b/:c"}}, "match=a&match=%2A&match_urlpattern=%2Fb%2F%3Ac&last_event_id=%01"},
+		"both":     {client.Subscriber{Topics: []string{"a"}, Match: []string{"b"}}, "topic=a&match=b&lastEventID=%01"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{answers: []reply{stream("data: x\n\n")}}
+			tt.sub.URL, tt.sub.LastEventID, tt.sub.HTTP = "http://hub/", "\x01", &http.Client{Transport: s}
+			if err := tt.sub.Run(t.Context(), func(sse.Event) error { return client.ErrStop }); err != nil || len(s.seen) != 1 {
+				t.Fatalf("%d requests: %v", len(s.seen), err)
+			}
+			if got := s.seen[0].URL.RawQuery; got != tt.query {
+				t.Errorf("query %s, want %s", got, tt.query)
+			}
+		})
+	}
+}
+
 func TestEndedIsTrueForStreamsOnly(t *testing.T) {
 	hungUp := func(*http.Request) (*http.Response, error) { return nil, io.EOF }
 	synctest.Test(t, func(t *testing.T) {

@@ -46,6 +46,8 @@ type App struct {
 	log        *slog.Logger
 	publisher  role
 	subscriber role
+	issuers    []*issuerKeys
+	resource   string // by which draft-08 tokens mean this hub
 	proofs     proofs
 	registry   *prometheus.Registry
 	auth       *auth.JWT
@@ -53,7 +55,8 @@ type App struct {
 	addr       string
 	adminAddr  string
 	devDir     string // of the keys of --dev; empty = the data directory
-	devToken   string
+	devToken   string // classic; empty = none was made
+	devToken08 string // draft-08
 	transport  transport.Transport
 
 	hub     atomic.Pointer[hub.Hub]           // nil until there is one
@@ -76,9 +79,11 @@ func New(cfg Config, log *slog.Logger) (*App, error) {
 	warnings, err := a.cfg.Validate()
 	a.publisher, a.subscriber = a.cfg.roles()
 	p, s, keyErr := startKeys(&a.publisher, &a.subscriber)
+	a.issuers = a.cfg.issuerKeys()
+	trusted, issuerErr := trustedIssuers(a.issuers, false)
 	var proofErr error
 	a.proofs, proofErr = a.cfg.readProofs()
-	if err := errors.Join(err, keyErr, proofErr); err != nil {
+	if err := errors.Join(err, keyErr, issuerErr, proofErr); err != nil {
 		return nil, err
 	}
 	if cfg.clustered() && cfg.NodeName != "" {
@@ -90,11 +95,15 @@ func New(cfg Config, log *slog.Logger) (*App, error) {
 			return nil, err
 		}
 	}
-	if a.auth, err = auth.New(cfg.authOptions()); err != nil {
+	a.resource = cfg.resource()
+	if a.auth, err = a.newAuth(p, s, nil); err != nil { // that of the start knows the issuers too
 		return nil, err
 	}
-	a.auth.SetKeys(p, s)
-	for _, k := range []auth.Keys{p, s} {
+	keys := []auth.Keys{p, s}
+	for _, i := range trusted {
+		keys = append(keys, i.Keys)
+	}
+	for _, k := range keys {
 		if k != nil {
 			warnings = append(warnings, k.Warnings()...)
 		}
@@ -111,7 +120,8 @@ func (a *App) Start(ctx context.Context) error {
 	if err := a.start(ctx); err != nil {
 		return errors.Join(err, a.Stop(ctx))
 	}
-	a.log.Info("listening", "url", a.URL(), "admin", a.adminAddr, "transport", a.cfg.Transport, "open_files_limit", openFilesLimit())
+	a.log.Info("listening", "url", a.URL(), "admin", a.adminAddr, "transport", a.cfg.Transport,
+		"classic", a.cfg.Classic, "issuers", len(a.issuers), "open_files_limit", openFilesLimit())
 	return nil
 }
 

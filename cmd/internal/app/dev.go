@@ -12,22 +12,33 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 )
 
 // devKeysFile lies in the data directory, so that what --dev printed stays valid after a restart.
 const devKeysFile = "dev-keys.json"
 
+// devIssuer is who signs the draft-08 tokens of --dev: the hub itself, by a name that stays the same wherever it listens
+// (D08-20). devTokenAge is how long they are good, as each must have an end.
+const (
+	devIssuer   = "http://localhost/cinnabar-dev"
+	devTokenAge = 30 * 24 * time.Hour
+)
+
 type devKeys struct {
 	Key     string `json:"jwt_key"`                  // one secret for both roles, so that one token can have both
-	Cluster string `json:"cluster_secret,omitempty"` // of the nodes of one process; empty in files from before there were any
+	Issuer  string `json:"issuer_key,omitempty"`     // of draft-08 tokens; as the next, empty in files from before there were any
+	Cluster string `json:"cluster_secret,omitempty"` // of the nodes of one process
 }
 
 func (k *devKeys) file() []byte {
 	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // for a file that only the owner can read
 	if err != nil {
-		panic(err) // two texts
+		panic(err) // three texts
 	}
 	return append(b, '\n')
 }
@@ -38,35 +49,40 @@ func randomSecret() string {
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// loadDevKeys reads the keys of --dev in dir, making them the first time.
-func loadDevKeys(dir string) (devKeys, error) {
-	path := filepath.Join(dir, devKeysFile)
-	b, err := readPrivate(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeDevKeys(dir, path)
+// complete makes what is missing and reports whether anything was.
+func (k *devKeys) complete() bool {
+	made := false
+	for _, secret := range []*string{&k.Key, &k.Issuer, &k.Cluster} {
+		if *secret == "" {
+			*secret, made = randomSecret(), true
+		}
 	}
-	var k devKeys
-	if err == nil {
-		err = json.Unmarshal(b, &k)
-	}
-	if err == nil && k.Key == "" {
-		err = errors.New("holds no key; remove it and start again")
-	}
-	if err != nil {
-		return devKeys{}, fmt.Errorf("keys of --dev: %s: %w", path, err)
-	}
-	return k, nil
+	return made
 }
 
-// loadClusterKeys is loadDevKeys with a secret for the nodes of one process in any case.
-func loadClusterKeys(dir string) (devKeys, error) {
-	k, err := loadDevKeys(dir)
-	if err != nil || k.Cluster != "" {
-		return k, err
+// loadDevKeys reads the keys of --dev in dir, making them the first time.
+func loadDevKeys(dir string) (devKeys, error) {
+	var k devKeys
+	path := filepath.Join(dir, devKeysFile)
+	b, err := readPrivate(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.MkdirAll(dir, 0o700)
+	case err != nil:
+		return k, fmt.Errorf("keys of --dev: %s: %w", path, err)
+	default:
+		if err = json.Unmarshal(b, &k); err == nil && k.Key == "" {
+			err = errors.New("holds no key; remove it and start again")
+		}
+		if err != nil {
+			return devKeys{}, fmt.Errorf("keys of --dev: %s: %w", path, err)
+		}
 	}
-	k.Cluster = randomSecret()
-	if err := writePrivate(filepath.Join(dir, devKeysFile), k.file()); err != nil {
-		return k, fmt.Errorf("keys of --dev: %w", err)
+	if err == nil && k.complete() {
+		err = writePrivate(path, k.file())
+	}
+	if err != nil {
+		return devKeys{}, fmt.Errorf("keys of --dev: %w", err)
 	}
 	return k, nil
 }
@@ -88,21 +104,8 @@ func readPrivate(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// makeDevKeys writes beside the file, under a name that nobody can have prepared, and renames, so that a crash
-// never leaves half a file.
-func makeDevKeys(dir, path string) (devKeys, error) {
-	k := devKeys{Key: randomSecret(), Cluster: randomSecret()}
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = writePrivate(path, k.file())
-	}
-	if err != nil {
-		return devKeys{}, fmt.Errorf("keys of --dev: %w", err)
-	}
-	return k, nil
-}
-
-// writePrivate puts b at path, for the owner alone, whole or not at all.
+// writePrivate puts b at path, for the owner alone, whole or not at all: it writes beside it, under a name that nobody
+// can have prepared, and renames.
 func writePrivate(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600, following no link
 	if err != nil {
@@ -132,9 +135,17 @@ func writeBanner(w io.Writer, version string, nodes []*App) error {
 		return nil
 	}
 	publish, all := "-H 'Authorization: Bearer '\"$TOKEN\" ", "  Token   made with the keys you gave: set TOKEN to one that may publish\n"
-	if t := first.devToken; t != "" {
+	selector, end, beside := spec.FieldTopic, "never expires", ""
+	t := first.devToken
+	switch t08 := first.devToken08; {
+	case !first.cfg.Classic:
+		t, selector, end = t08, spec.ParamMatch, "for 30 days"
+	case t08 != "":
+		beside = "\nClients of draft-08 say match=hello instead of topic=hello, and use this token, good for 30 days:\n\n  " + t08 + "\n\n"
+	}
+	if t != "" {
 		publish = "-H 'Authorization: Bearer " + t + "' "
-		all = "  Token   " + t + "\n          publish and subscribe, every topic (*), never expires; for this machine only\n"
+		all = "  Token   " + t + "\n          publish and subscribe, every topic (*), " + end + "; for this machine only\n"
 	}
 	curl := "curl "
 	if path, ok := strings.CutPrefix(first.Addr(), "unix:"); ok { // of one node alone
@@ -153,13 +164,13 @@ Cinnabar %s, development mode: only this machine can connect, anybody on it can 
 %s%s
 Subscribe in one terminal%s:
 
-  %s-N '%s?topic=hello'
+  %s-N '%s?%s=hello'
 
 Publish from another%s:
 
   %s%s-d topic=hello -d 'data=Hello, world' '%s'
-
-`, version, hubs, all, here, curl, first.URL(), there, curl, publish, last.URL())
+%s
+`, version, hubs, all, here, curl, first.URL(), selector, there, curl, publish, last.URL(), beside)
 	return err
 }
 
@@ -167,6 +178,21 @@ Publish from another%s:
 func mintDevToken(key string) (string, error) {
 	token, err := auth.Mint(auth.MintOptions{
 		Key: key, Algorithm: auth.DefaultAlgorithm, Publish: []string{"*"}, Subscribe: []string{"*"},
+	})
+	if err != nil {
+		return "", fmt.Errorf("token of --dev: %w", err)
+	}
+	return token, nil
+}
+
+// mintDevToken08 is mintDevToken for draft-08: a token of the issuer of --dev for the hub that goes by audience.
+func mintDevToken08(key, audience string) (string, error) {
+	token, err := auth.Mint(auth.MintOptions{
+		Generation: spec.Draft08.Name, Key: key, Issuer: devIssuer, Audience: []string{audience}, TTL: devTokenAge,
+		Details: []auth.MintDetail{{
+			Actions: []spec.Action{spec.ActionPublish, spec.ActionSubscribe},
+			Topics:  []topic.Selector{{Kind: topic.Exact, Pattern: spec.Wildcard}},
+		}},
 	})
 	if err != nil {
 		return "", fmt.Errorf("token of --dev: %w", err)

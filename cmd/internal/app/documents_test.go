@@ -80,7 +80,7 @@ func TestEverySeriesIsDocumented(t *testing.T) {
 // in docs/observe.md. They are a closed set, each written once as a literal where the refusal is made.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	made := map[string]bool{}
-	literal := regexp.MustCompile(`(?:\bReason[A-Za-z]*:?\s*=?\s*|\b(?:unavailable|BadRequest|TooLarge)\(|\bover\([^"\n]*, )"([a-z_]+)"`)
+	literal := regexp.MustCompile(`(?:\bReason[A-Za-z]*:?\s*=?\s*|\b(?:unavailable|BadRequest|TooLarge|invalidToken)\(|\bover\([^"\n]*, )"([a-z_]+)"`)
 	for _, dir := range []string{"auth", "hub", "spec"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {

@@ -105,7 +105,8 @@ func (c *Config) validateIssuers(refuse, warn report) {
 			name  string
 			given bool
 		}{
-			{"--issuer-jwt-key", !c.IssuerKey.IsZero()}, {"--issuer-jwks-url", c.IssuerJWKS != ""},
+			{"--issuer-jwt-key", !c.IssuerKey.IsZero()},
+			{"--issuer-jwks-url", c.IssuerJWKS != ""},
 			{"--issuer-jwt-alg", c.IssuerAlg != auth.DefaultAlgorithm},
 		} {
 			if f.given {
@@ -120,7 +121,7 @@ func (c *Config) validateIssuers(refuse, warn report) {
 			refuse("issuer %s is configured twice", all[i].URL)
 		}
 		seen[all[i].URL] = true
-		all[i].validate(c.Dev, refuse)
+		all[i].validate(refuse)
 	}
 	if len(all) > 0 && c.resource() == "" && !c.Dev {
 		refuse("issuers need the name by which tokens mean this hub, their aud: give --public-url, or --resource-identifier where it is another")
@@ -131,7 +132,7 @@ func (c *Config) validateIssuers(refuse, warn report) {
 	c.validateGenerations(len(all), refuse, warn)
 }
 
-func (i *Issuer) validate(dev bool, refuse report) {
+func (i *Issuer) validate(refuse report) {
 	if len(i.Keys) > 0 && i.JWKS != "" {
 		refuse("issuer %s: a key and a JWK Set are both given: choose one", i.URL)
 	}
@@ -142,7 +143,10 @@ func (i *Issuer) validate(dev bool, refuse report) {
 	if i.JWKS != "" && (err != nil || !slices.Contains([]string{"https", "file"}, u.Scheme)) {
 		refuse("issuer %s: JWK Set %q: must begin with https:// or file://", i.URL, redactURL(i.JWKS))
 	}
-	if i.discovers() && strings.HasPrefix(i.URL, "http://") && !dev {
+	if at := slices.IndexFunc(i.Algorithms, func(alg string) bool { return strings.HasPrefix(alg, "HS") }); at >= 0 {
+		refuse("issuer %s: %s is for a secret, which has no place in a set that is fetched: give it as a key", i.URL, i.Algorithms[at])
+	}
+	if i.discovers() && strings.HasPrefix(i.URL, "http://") {
 		refuse("issuer %s: metadata is read over https:// only: give a key or a JWK Set", i.URL)
 	}
 }
@@ -171,7 +175,8 @@ func (c *Config) validateGenerations(issuers int, refuse, warn report) {
 		name  string
 		given bool
 	}{
-		{"--cookie-name", c.CookieName != ""}, {"--classic-require-exp", c.ClassicRequireExp},
+		{"--cookie-name", c.CookieName != ""},
+		{"--classic-require-exp", c.ClassicRequireExp},
 		{"--classic-query-token", c.ClassicQueryToken != Default().ClassicQueryToken},
 	} {
 		if f.given {

@@ -126,6 +126,7 @@ func TestIssuersThatAreRefused(t *testing.T) {
 		}
 		return all
 	}
+	pem := "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"
 	for name, tt := range map[string]struct {
 		file    string
 		args    []string
@@ -152,11 +153,18 @@ func TestIssuersThatAreRefused(t *testing.T) {
 		"an algorithm without an issuer": {"", join(keys, []string{"--issuer-jwt-alg=ES256"}), "--issuer-jwt-alg is of no use without --issuer", ""},
 		"a key and a set":                {"", join(issuer, []string{"--issuer-jwks-url=https://a.example/jwks"}), "choose one", ""},
 		"a set over plain HTTP":          {"", []string{issuer[0], issuer[1], public, "--issuer-jwks-url=http://a.example/jwks"}, "https:// or file://", ""},
+		"a set of secrets":               {"issuers: [{issuer: https://b.example, jwks-url: 'https://b.example/k', algorithms: [HS256]}]", join(keys, []string{public}), "HS256", ""},
+		"a short secret":                 {"", join(issuer, []string{"--issuer-jwt-key=short"}), "at least 32", ""},
+		"a short secret allowed":         {"", join(issuer, keys, []string{"--issuer-jwt-key=short", "--allow-short-keys"}), "", "only 5 bytes"},
+		"a PEM key with HMAC":            {"", join(issuer, []string{"--issuer-jwt-key=" + pem}), "shared secret", ""},
+		"a JSON Web Key":                 {"", join(issuer, []string{`--issuer-jwt-key={"kty":"oct","k":"` + secret + `"}`}), "JSON Web Key", ""},
+		"a key file that is not there":   {"", join(issuer, []string{"--issuer-jwt-key=@/nowhere/key"}), "/nowhere/key", ""},
 		"the same issuer twice":          {"issuers: [{issuer: https://a.example, jwt-key: " + secret + "}]", issuer, "issuer https://a.example is configured twice", ""},
 		"two issuers":                    {"issuers: [{issuer: https://b.example, jwt-key: " + secret + "}]", join(keys, issuer), "", ""},
 		"a key's own algorithms":         {"issuers: [{issuer: https://b.example, jwt-key: " + secret + ", algorithms: [HS256]}]", join(keys, []string{public}), "algorithms are for a JWK Set", ""},
 		"a local issuer":                 {"", join(keys, []string{public, "--issuer=http://localhost:9000/x", "--issuer-jwt-key=" + secret}), "", ""},
 		"metadata over plain HTTP":       {"", join(keys, []string{public, "--issuer=http://localhost:9000"}), "metadata is read over https:// only", ""},
+		"two keys of one name":           {"issuers: [{issuer: https://b.example, keys: [{key: " + secret + ", kid: a}, {key: " + secret + ", kid: a}]}]", join(keys, []string{public}), "same key id", ""},
 		"any origin and a cookie":        {"", join(issuer, []string{"--cors-origin=*", "--access-token-cookie=a"}), "--access-token-cookie", ""},
 		"a cookie's name that is none":   {"", join(issuer, []string{"--access-token-cookie=a b"}), "not a name", ""},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/url"
 	"sync"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -148,7 +149,16 @@ func (c *Config) authOptions() auth.Options {
 	return auth.Options{
 		Anonymous: c.Anonymous, PublishOrigins: c.PublishOrigins, PublicURL: c.PublicURL, CookieName: c.CookieName,
 		QueryToken: query[c.ClassicQueryToken], RequireExp: c.ClassicRequireExp, Limits: c.Limits(),
+		NoClassic: !c.Classic, Draft08Cookie: c.AccessTokenCookie, Base: c.base(),
 	}
+}
+
+// base is the URL of the hub, by which it reads what is relative (MAT-09).
+func (c *Config) base() *url.URL {
+	if c.PublicURL != nil {
+		return c.PublicURL
+	}
+	return &url.URL{Scheme: "http", Host: "localhost", Path: c.HubPath}
 }
 
 // hubOptions is the configuration of the hub.
@@ -157,7 +167,9 @@ func (c *Config) hubOptions(log transport.Transport, a auth.Authorizer, logger *
 		Transport: log, Authorizer: a, Logger: logger, Metrics: m,
 
 		Path: c.HubPath, PublicURL: c.PublicURL, CORSOrigins: c.CORSOrigins, LocalhostCORS: c.Dev,
-		TrustedProxies: c.TrustedProxies,
+		TrustedProxies: c.TrustedProxies, PublicOrigins: c.PublicOrigins,
+
+		NoClassic: !c.Classic, DefaultGeneration: c.DefaultGeneration, BothEvents: c.SubscriptionEvents == "both",
 
 		Limits: c.Limits(), MaxConnections: c.MaxConnections, MaxConnectionsPerIP: c.MaxConnectionsPerIP,
 		MaxConnectionsPerSubject: c.MaxConnectionsPerSubject, SoftRefusal: c.SoftRefusal,

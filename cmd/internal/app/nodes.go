@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -73,7 +74,7 @@ func (n *Nodes) Start(ctx context.Context) error {
 
 // make makes the hubs, with keys that they share.
 func (n *Nodes) make() error {
-	keys, err := loadClusterKeys(n.cfg.DataDir)
+	keys, err := loadDevKeys(n.cfg.DataDir)
 	if err != nil {
 		return err
 	}
@@ -85,6 +86,7 @@ func (n *Nodes) make() error {
 		cfg := n.cfg
 		cfg.Nodes, cfg.NodeName = 1, "node-"+strconv.Itoa(i+1)
 		cfg.DataDir = filepath.Join(n.cfg.DataDir, cfg.NodeName)
+		cfg.ResourceIdentifier = n.resource()
 		cfg.ClusterListen, cfg.ClusterPeers, cfg.ClusterSecret = own, peers, NewSecret(keys.Cluster)
 		if cfg.Listen, err = shifted(n.cfg.Listen, 2*i); err != nil {
 			return err
@@ -100,6 +102,22 @@ func (n *Nodes) make() error {
 		n.apps = append(n.apps, a)
 	}
 	return nil
+}
+
+// resource is the name of all nodes towards those who make tokens, so that one token is good at each: as long as it was
+// not given, that of the first.
+func (n *Nodes) resource() string {
+	if r := n.cfg.resource(); r != "" {
+		return r
+	}
+	u := url.URL{Scheme: "http", Host: n.cfg.Listen, Path: n.cfg.HubPath}
+	if host, port, err := net.SplitHostPort(n.cfg.Listen); err == nil && port == "0" { // not known yet
+		u.Host = host
+	}
+	if n.cfg.TLSCert != "" {
+		u.Scheme = "https"
+	}
+	return u.String()
 }
 
 // freeAddresses gives n different addresses of the loopback that nobody listens on.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/url"
 
 	"github.com/cinnabar-hub/cinnabar/transport"
 	"github.com/cinnabar-hub/cinnabar/transport/jetstream"
@@ -49,16 +48,12 @@ func explain(err error) error {
 
 // jetstreamOptions is the configuration of the log in JetStream, wherever that is.
 func (c *Config) jetstreamOptions(p proofs, log *slog.Logger) jetstream.Options {
-	hubURL := c.PublicURL
-	if hubURL == nil { // as everywhere where the hub has to call itself something (MAT-09)
-		hubURL = &url.URL{Scheme: "http", Host: "localhost", Path: c.HubPath}
-	}
 	o := jetstream.Options{
 		Dir: c.DataDir, SyncAlways: c.Sync.Always, SyncInterval: c.Sync.Every,
 		MaxMessages: c.HistoryMaxMessages, MaxBytes: c.HistoryMaxBytes, MaxAge: c.HistoryMaxAge,
 		PublishTimeout: c.PublishTimeout, MaxUpdateBytes: c.MaxBody, // the texts are never longer than the form they came in
 		Node: c.NodeName, Replicas: c.Replicas, Follow: jetstream.Mode(c.Follow),
-		HubURL: hubURL, Prefix: c.NATSPrefix, Logger: log,
+		HubURL: c.base(), Prefix: c.NATSPrefix, Logger: log,
 	}
 	if len(c.NATSURLs) > 0 {
 		o.Dir = ""

@@ -17,6 +17,7 @@ import (
 	"github.com/cinnabar-hub/cinnabar/hub"
 	"github.com/cinnabar-hub/cinnabar/hub/admin"
 	"github.com/cinnabar-hub/cinnabar/hub/metrics"
+	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
@@ -87,9 +88,10 @@ func (a *App) start(ctx context.Context) error {
 }
 
 // startAuth completes the keys with those that New could not read: the ones of --dev, which lie in the
-// data directory, and JWK Sets.
+// data directory, and JWK Sets. The address is known now, by which a hub of --dev calls itself.
 func (a *App) startAuth(ctx context.Context) error {
 	if a.cfg.Dev {
+		a.resource = cmp.Or(a.resource, a.URL())
 		if err := a.addDevKeys(); err != nil {
 			return err
 		}
@@ -99,10 +101,10 @@ func (a *App) startAuth(ctx context.Context) error {
 		cancel(nil)
 		a.publisher.close()
 		a.subscriber.close()
-		return nil
+		return ofEach(a.issuers, func(i *issuerKeys) error { i.close(); return nil })
 	}})
 	unlink := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	err := ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.open(setCtx, a.log) })
+	err := a.openSets(setCtx)
 	if !unlink() { // the start was called off meanwhile, and with it the sets
 		return context.Cause(ctx)
 	}
@@ -110,22 +112,52 @@ func (a *App) startAuth(ctx context.Context) error {
 		return err
 	}
 	p, s, err := startKeys(&a.publisher, &a.subscriber)
-	if err != nil {
+	trusted, issuerErr := trustedIssuers(a.issuers, false)
+	if err := errors.Join(err, issuerErr); err != nil {
 		return err
 	}
-	a.auth.SetKeys(p, s)
+	if a.auth, err = a.newAuth(p, s, trusted); err != nil {
+		return err
+	}
 	if a.cert != nil {
 		a.wg.Go(func() { a.cert.watch(setCtx) })
 	}
 	return nil
 }
 
-// addDevKeys gives the generated key to the roles that have none. Only if both have it there is a token to
-// print: one that never expires is not signed with a key that the operator may use elsewhere.
+// openSets opens all JWK Sets at the same time.
+func (a *App) openSets(ctx context.Context) error {
+	var others error
+	var wg sync.WaitGroup
+	wg.Go(func() { others = ofEach(a.issuers, func(i *issuerKeys) error { return i.open(ctx, a.log) }) })
+	err := ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.open(ctx, a.log) })
+	wg.Wait()
+	return errors.Join(err, others)
+}
+
+// newAuth makes the authorizer.
+func (a *App) newAuth(publisher, subscriber auth.Keys, issuers []auth.Issuer) (*auth.JWT, error) {
+	o := a.cfg.authOptions()
+	o.Publisher, o.Subscriber, o.Issuers, o.Resource = publisher, subscriber, issuers, a.resource
+	return auth.New(o)
+}
+
+// addDevKeys gives the generated key to the roles that have none, and, where neither keys nor an issuer were given, makes
+// an issuer of its own. Only if both roles have the key there is a token to print: one that never expires is not signed
+// with a key that the operator may use elsewhere.
 func (a *App) addDevKeys() error {
 	k, err := loadDevKeys(cmp.Or(a.devDir, a.cfg.DataDir))
 	if err != nil {
 		return err
+	}
+	if len(a.issuers) == 0 && !a.cfg.hasRoleKeys() {
+		a.issuers = []*issuerKeys{{Issuer: Issuer{URL: devIssuer, Keys: []IssuerKey{{Key: NewSecret(k.Issuer)}}}}}
+		if a.devToken08, err = mintDevToken08(k.Issuer, a.resource); err != nil {
+			return err
+		}
+	}
+	if !a.cfg.Classic {
+		return nil
 	}
 	generated := 0
 	for _, r := range []*role{&a.publisher, &a.subscriber} {
@@ -143,6 +175,11 @@ func (a *App) addDevKeys() error {
 // startHub runs the hub until it is stopped, and waits until it is ready.
 func (a *App) startHub(ctx context.Context, log transport.Transport) (*hub.Hub, error) {
 	o := a.cfg.hubOptions(log, a.auth, a.log, metrics.New(a.registry))
+	if len(a.issuers) > 0 { // its presence tells clients that draft-08 may be used (G-18)
+		o.Metadata = &spec.ResourceMetadata{
+			Resource: a.resource, AuthorizationServers: authorizationServers(a.issuers), Cookie: cmp.Or(a.cfg.AccessTokenCookie, spec.CookieDraft08),
+		}
+	}
 	if a.cfg.Subscriptions {
 		o.Directory, o.RejoinGrace = directoryOf(log), a.cfg.RejoinGrace
 	}

@@ -53,12 +53,19 @@ func (a *App) spread(ctx context.Context) time.Duration {
 // as does a key in a pipe, which can be read only once.
 // ctx ends the fetching of JWK Sets.
 func (a *App) Reload(ctx context.Context) error {
-	sets := ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.reload(ctx) })
+	sets := errors.Join(
+		ofBoth(&a.publisher, &a.subscriber, func(r *role) error { return r.reload(ctx) }),
+		ofEach(a.issuers, func(i *issuerKeys) error { return i.reload(ctx) }),
+	)
 	p, s, err := newKeys(&a.publisher, &a.subscriber)
 	if err == nil {
 		a.auth.SetKeys(p, s)
 	}
-	err = errors.Join(sets, err)
+	trusted, issuerErr := trustedIssuers(a.issuers, true)
+	if issuerErr == nil {
+		issuerErr = a.auth.SetIssuers(trusted)
+	}
+	err = errors.Join(sets, err, issuerErr)
 	if a.cert != nil {
 		err = errors.Join(err, a.cert.reload())
 	}
