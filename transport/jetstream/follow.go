@@ -15,12 +15,12 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// The follower reads the whole log through one ordered consumer of its own: an ephemeral consumer without
+// The follower of a log that others write to, too, reads it through one ordered consumer of its own: an ephemeral consumer without
 // acknowledgements, whose deliveries are numbered. Whatever goes wrong with it (a gap in the numbers, a
 // missed heartbeat, the consumer or the server gone) has one answer: a new consumer after the last
 // position handed out. Positions at or below it are dropped, so nothing is handed out twice; a position
 // that is jumped over is looked for in the store and among the entries that this process appended, so nothing
-// is left out.
+// is left out. In a log that this process alone writes to there is no need for one, see feed.
 type follower struct {
 	log *Log
 
@@ -162,7 +162,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// follow reads through one consumer until it fails.
+// follow makes sure where the log and the follower stand, then reads on until that fails.
 func (f *follower) follow(ctx context.Context) error {
 	l := f.log
 	x, err := l.freshExtent(ctx)
@@ -191,6 +191,15 @@ func (f *follower) follow(ctx context.Context) error {
 	if err := f.fill(ctx, x.first); err != nil { // entries that retention has taken meanwhile
 		return err
 	}
+	if !l.opts.clustered() {
+		return f.feed(ctx, x.last)
+	}
+	return f.consume(ctx)
+}
+
+// consume reads through a consumer until it fails.
+func (f *follower) consume(ctx context.Context) error {
+	l := f.log
 	cons, err := l.js.CreateConsumer(ctx, l.opts.Prefix, jetstream.ConsumerConfig{
 		Description:       "follower of a Mercure hub",
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -276,11 +285,7 @@ func (f *follower) fill(ctx context.Context, next transport.Position) error {
 		return nil
 	}
 	l := f.log
-	// what was appended by this process is known once its acknowledgement is here
-	if err := l.tail.settle(ctx); err != nil {
-		return err
-	}
-	missing := 0
+	missing, settled := 0, false
 	for at := transport.Position(f.reached.Load()); at+1 < next; {
 		batch, upto, gap, err := l.readStore(ctx, at, next-1, readBatch)
 		if err != nil {
@@ -300,6 +305,13 @@ func (f *follower) fill(ctx context.Context, next transport.Position) error {
 		for _, stored := range append(batch, transport.Entry{Pos: upto + 1}) {
 			for pos := at + 1; pos < stored.Pos; pos++ {
 				e, ok := l.tail.get(pos)
+				if !ok && !settled { // what was appended by this process is known once its acknowledgement is here
+					if err := l.tail.settle(ctx); err != nil {
+						return err
+					}
+					settled = true
+					e, ok = l.tail.get(pos)
+				}
 				if !ok {
 					err := x.gap(pos)
 					if !sure && pos > read && err == nil {

@@ -88,7 +88,8 @@ func TestServerIsRestartedInPlace(t *testing.T) {
 
 func TestFollowerRecoversFromALostConsumer(t *testing.T) {
 	t.Parallel()
-	l := open(t, Options{Dir: t.TempDir()})
+	s, prefix := sharedServers(t)
+	l := openExternal(t, s, Options{Prefix: prefix})
 	c := follow(t, l)
 	acked, stop := publishing(t, l)
 	stream, err := l.js.Stream(t.Context(), l.opts.Prefix)

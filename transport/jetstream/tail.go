@@ -13,7 +13,8 @@ import (
 // limits may discard an entry before the follower has read it; the follower then finds it here, so that
 // every entry is handed out. What is kept is bounded: beyond, appends wait for the follower.
 type tail struct {
-	limit int64 // bytes
+	limit int64         // bytes
+	news  chan struct{} // capacity 1: an append has ended
 
 	mu        sync.Mutex // guards below
 	following bool
@@ -30,7 +31,7 @@ type pending struct {
 }
 
 func newTail(limit int64) *tail {
-	return &tail{limit: limit, entries: map[transport.Position]transport.Entry{}, pending: map[*pending]struct{}{}}
+	return &tail{limit: limit, news: make(chan struct{}, 1), entries: map[transport.Position]transport.Entry{}, pending: map[*pending]struct{}{}}
 }
 
 // begin announces an append. It waits while the follower is too far behind, at most for patience.
@@ -75,6 +76,10 @@ func (t *tail) end(p *pending, e transport.Entry) {
 	}
 	t.entries[e.Pos] = e
 	t.bytes += size(e)
+	select {
+	case t.news <- struct{}{}:
+	default: // it has been told already
+	}
 }
 
 // follow begins to keep entries.
