@@ -44,15 +44,20 @@ func (f form) query(selectors ...string) string {
 	return strings.Join(q, "&")
 }
 
-// watch opens a stream of all events of this form, and of what else the query says.
-func (f form) watch(n *node, more string) *stream {
+// watch opens a stream of all events of this form. It is listed when watch returns.
+func (f form) watch(n *node) *stream {
 	n.t.Helper()
-	s := n.subscribe("topic="+f.events+more, "X-Grant", f.events)
+	s := n.subscribe("topic="+f.events, "X-Grant", f.events)
 	if f.own {
 		if e := s.told(); e.Topic != f.events || !e.Active {
 			n.t.Errorf("a watcher hears %+v of itself first", e)
 		}
+		return s
 	}
+	eventually(n.t, "the watcher is listed", func() bool {
+		list, err := n.Presences(n.t.Context())
+		return err == nil && len(list) == 1
+	})
 	return s
 }
 

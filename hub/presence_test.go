@@ -46,7 +46,7 @@ func subscriptionsAreTold(t *testing.T, f form, hijack bool) {
 	d := newDirectory()
 	n := startNode(t, withDirectory(d))
 	n.noHijack = !hijack
-	watch := f.watch(n, "")
+	watch := f.watch(n)
 	one := n.subscribe(f.query("a b", "c", "c"))
 	first, second := watch.told(), watch.told()
 	a, c := topic.Selector{Kind: f.kind, Pattern: "a b"}, topic.Selector{Kind: f.kind, Pattern: "c"}
@@ -204,7 +204,7 @@ func TestPayloadsOfSubscriptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBothForms(t, func(t *testing.T, f form) {
 				n := startNode(t, withDirectory(newDirectory()))
-				watch := f.watch(n, "")
+				watch := f.watch(n)
 				s := n.subscribe(f.query("a", "b", "c"), c.headers...)
 				for i, pattern := range []string{"a", "b", "c"} {
 					e := watch.told()
@@ -244,7 +244,7 @@ func listedBeforeItIsTold(t *testing.T, f form) {
 	t.Helper()
 	d := newDirectory()
 	n := startNode(t, withDirectory(d))
-	watch := f.watch(n, "")
+	watch := f.watch(n)
 	for i := range 50 {
 		s := n.subscribe(f.query(fmt.Sprint("t", i)))
 		for _, there := range []bool{true, false} {
@@ -353,9 +353,7 @@ func TestBriefStreamsAreTold(t *testing.T) {
 	if begin, end := watch.told(), watch.told(); !begin.Active || end.Active || begin.ID != end.ID {
 		t.Errorf("%+v, then %+v", begin, end)
 	}
-	if len(d.all()) != workersServing+1 {
-		t.Errorf("%d are listed", len(d.all()))
-	}
+	eventually(t, "all but the brief one are listed", func() bool { return len(d.all()) == workersServing+1 })
 }
 
 // Covers: ACT-01.
@@ -474,7 +472,7 @@ func lostAndEnteredAgain(t *testing.T, f form) {
 	t.Helper()
 	d := newDirectory()
 	n := startNode(t, withDirectory(d))
-	watch := f.watch(n, "")
+	watch := f.watch(n)
 	n.subscribe(f.query("a", "b"))
 	first, second := watch.told(), watch.told()
 	for _, p := range d.all() {
@@ -498,9 +496,7 @@ func lostAndEnteredAgain(t *testing.T, f form) {
 	if again[first.ID] != first.Subscriber || again[second.ID] != second.Subscriber {
 		t.Errorf("announced %q, it was %+v and %+v", again, first, second)
 	}
-	if len(d.all()) != 2 {
-		t.Errorf("%d are listed", len(d.all()))
-	}
+	eventually(t, "both are listed again", func() bool { return len(d.all()) == 2 })
 }
 
 // The ends of a node's subscriptions are told before it is out of service.

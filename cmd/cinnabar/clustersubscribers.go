@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
+	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
 func newClusterSubscriptions(admin *string) *cobra.Command {
@@ -25,7 +27,8 @@ func newClusterSubscriptions(admin *string) *cobra.Command {
 		Use:   "subscriptions",
 		Short: "Print how many subscriptions there are on all nodes, by selector",
 		Long: `Print how many subscriptions there are on all nodes together, by selector, those with most first. The hub must
-keep the list of its subscribers (--subscriptions of serve). Who they are is told by the subscription API, which needs a
+keep the list of its subscribers (--subscriptions of serve). MATCH tells the language of a selector: topic is classic,
+exact and urlpattern are the match types of draft-08. Who they are is told by the subscription API, which needs a
 token.`,
 		Example: "  cinnabar cluster subscriptions\n" +
 			"  cinnabar cluster subscriptions --topic https://example.com/rooms/7   # how many get what is published there",
@@ -61,9 +64,9 @@ func writeCounts(w io.Writer, c *app.SubscriptionCounts) error {
 	var b bytes.Buffer
 	if len(c.Selectors) > 0 {
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		row(table, "SUBSCRIPTIONS", "SELECTOR")
+		row(table, "SUBSCRIPTIONS", "MATCH", "SELECTOR")
 		for _, s := range c.Selectors {
-			row(table, strconv.Itoa(s.Subscriptions), s.Selector)
+			row(table, strconv.Itoa(s.Subscriptions), cmp.Or(s.MatchType, spec.FieldTopic), s.Selector)
 		}
 		_ = table.Flush() // into memory
 	}

@@ -13,9 +13,9 @@ import (
 func TestCountsTable(t *testing.T) {
 	for want, c := range map[string]app.SubscriptionCounts{
 		"0 subscriptions of 0 subscribers\n": {},
-		"SUBSCRIPTIONS  SELECTOR\n12             a\uFFFD[2J b\n3              *\nand 4 selectors more\n19 subscriptions of 9 subscribers match x y\n": {
+		"SUBSCRIPTIONS  MATCH       SELECTOR\n12             topic       a\uFFFD[2J b\n3              urlpattern  *\nand 4 selectors more\n19 subscriptions of 9 subscribers match x y\n": {
 			Topic: "x\ny", Subscribers: 9, Subscriptions: 19, More: 4,
-			Selectors: []admin.SelectorCount{{Selector: "a\x1b[2J\nb", Subscriptions: 12}, {Selector: "*", Subscriptions: 3}},
+			Selectors: []admin.SelectorCount{{Selector: "a\x1b[2J\nb", Subscriptions: 12}, {MatchType: "urlpattern", Selector: "*", Subscriptions: 3}},
 		},
 	} {
 		var b bytes.Buffer

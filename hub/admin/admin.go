@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,8 @@ type Options struct {
 	Logger   *slog.Logger                // nil = discard
 	// Directory lists who is subscribed; nil = nobody keeps that list. The function answers nil until there is a log.
 	Directory func() transport.Directory
+	// Base is the hub's URL, to which URL patterns and topics are relative; nil = those match nothing.
+	Base *url.URL
 	// Disconnect ends streams on all nodes; nil = no route for it.
 	Disconnect func(context.Context, transport.Ban) (transport.Banned, error)
 	Archive    func() transport.Archive // nil = a log that ends with the process; the function answers nil until there is a log
@@ -60,7 +63,7 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /cluster", c.state)
 	mux.HandleFunc("POST /cluster/nodes/{name}/drain", c.order(transport.Cluster.DrainNode))
 	mux.HandleFunc("POST /cluster/nodes/{name}/undrain", c.order(transport.Cluster.UndrainNode))
-	s := subscribers{directory: o.Directory, disconnect: o.Disconnect}
+	s := subscribers{base: o.Base, directory: o.Directory, disconnect: o.Disconnect}
 	mux.HandleFunc("GET /subscriptions/counts", s.counts)
 	if o.Disconnect != nil {
 		mux.HandleFunc("POST /subscribers/disconnect", s.order)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -32,6 +33,7 @@ type Counts struct {
 
 // SelectorCount is how many subscriptions with one selector there are.
 type SelectorCount struct {
+	MatchType     string `json:"match_type,omitempty"` // draft-08's name of its kind, empty = a classic topic selector
 	Selector      string `json:"selector"`
 	Subscriptions int    `json:"subscriptions"`
 }
@@ -45,6 +47,7 @@ type Disconnected struct {
 
 // subscribers answers for who is subscribed.
 type subscribers struct {
+	base       *url.URL
 	directory  func() transport.Directory
 	disconnect func(context.Context, transport.Ban) (transport.Banned, error)
 }
@@ -82,11 +85,11 @@ func (s subscribers) counts(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	writeJSON(w, count(all, r.URL.Query().Get("topic"), limit))
+	writeJSON(w, s.count(all, r.URL.Query().Get("topic"), limit))
 }
 
 // count counts subscriptions whose selectors match about, or all if that is empty.
-func count(all []transport.Presence, about string, limit int) Counts {
+func (s subscribers) count(all []transport.Presence, about string, limit int) Counts {
 	c := Counts{Topic: about, Selectors: []SelectorCount{}}
 	wanted := map[topic.Selector]bool{}
 	bySelector := map[topic.Selector]int{}
@@ -95,7 +98,7 @@ func count(all []transport.Presence, about string, limit int) Counts {
 		for _, sel := range p.Selectors {
 			matches, known := wanted[sel]
 			if !known {
-				matches = about == "" || concerns(sel, about)
+				matches = about == "" || s.concerns(sel, about)
 				wanted[sel] = matches
 			}
 			if matches {
@@ -108,10 +111,10 @@ func count(all []transport.Presence, about string, limit int) Counts {
 		}
 	}
 	for sel, n := range bySelector {
-		c.Selectors = append(c.Selectors, SelectorCount{Selector: sel.Pattern, Subscriptions: n})
+		c.Selectors = append(c.Selectors, SelectorCount{MatchType: sel.Kind.MatchType(), Selector: sel.Pattern, Subscriptions: n})
 	}
 	slices.SortFunc(c.Selectors, func(a, b SelectorCount) int {
-		return cmp.Or(cmp.Compare(b.Subscriptions, a.Subscriptions), cmp.Compare(a.Selector, b.Selector))
+		return cmp.Or(cmp.Compare(b.Subscriptions, a.Subscriptions), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.MatchType, b.MatchType))
 	})
 	if c.More = max(len(c.Selectors)-limit, 0); c.More > 0 {
 		c.Selectors = c.Selectors[:limit]
@@ -120,11 +123,11 @@ func count(all []transport.Presence, about string, limit int) Counts {
 }
 
 // concerns reports whether a selector is about, or matches it.
-func concerns(sel topic.Selector, about string) bool {
+func (s subscribers) concerns(sel topic.Selector, about string) bool {
 	if sel.Pattern == about {
 		return true
 	}
-	m, err := topic.Compile(sel, nil, topic.Limits{})
+	m, err := topic.Compile(sel, s.base, topic.Limits{})
 	return err == nil && m.Match(about)
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,27 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 		}
 		if got += fmt.Sprint(" +", c.More); got != want {
 			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
+	}
+}
+
+// The same text in three languages is three selectors, each matched in its own; relative ones by the hub's URL.
+func TestSelectorsOfAllKindsAreCounted(t *testing.T) {
+	d := &fakeDirectory{list: []transport.Presence{{Subscriber: "1", Selectors: []topic.Selector{
+		{Kind: topic.Classic, Pattern: "/rooms/*"}, {Kind: topic.Exact, Pattern: "/rooms/*"}, {Kind: topic.URLPattern, Pattern: "/rooms/*"},
+		{Kind: topic.URLPattern, Pattern: "https://hub.example/rooms/:id"}, {Kind: topic.Exact, Pattern: "/rooms/7"},
+	}}}}
+	o := listed(d, &fakeCluster{})
+	o.Base = &url.URL{Scheme: "https", Host: "hub.example", Path: "/.well-known/mercure"}
+	for query, want := range map[string]string{
+		"":                 "[{ /rooms/* 1} {exact /rooms/* 1} {urlpattern /rooms/* 1} {exact /rooms/7 1} {urlpattern https://hub.example/rooms/:id 1}]",
+		"?topic=/rooms/7":  "[{urlpattern /rooms/* 1} {exact /rooms/7 1} {urlpattern https://hub.example/rooms/:id 1}]",
+		"?topic=/rooms/*":  "[{ /rooms/* 1} {exact /rooms/* 1} {urlpattern /rooms/* 1} {urlpattern https://hub.example/rooms/:id 1}]",
+		"?topic=/room/one": "[]",
+	} {
+		var c admin.Counts
+		if err := json.Unmarshal(ask(t, o, "GET", "/subscriptions/counts"+query, nil).Body.Bytes(), &c); err != nil || fmt.Sprint(c.Selectors) != want {
+			t.Errorf("%s: got %v, %v, want %s", query, c.Selectors, err, want)
 		}
 	}
 }

@@ -220,7 +220,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 
 	s.group("Active subscriptions")
 	s.bool(&c.Subscriptions, "subscriptions", "keep the list of who is subscribed, one for all nodes: subscription events and the subscription API; the same on all nodes")
-	s.choice(&c.SubscriptionEvents, "subscription-events", "in which generation's form a subscription is told of: its own, or both, which doubles the events", "native", "both")
+	s.choice(&c.SubscriptionEvents, "subscription-events", "in whose form a subscription is told of: its own generation's, or both, where the other one has such a selector", "native", "both")
 	s.duration(&c.RejoinGrace, "rejoin-grace", "tell that a subscriber has left only after this long, and not at all if its token's subject is back by then with the same selectors; 0 = tell at once")
 
 	s.group("Limits")

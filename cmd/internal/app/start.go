@@ -30,7 +30,7 @@ func (a *App) start(ctx context.Context) error {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	adminOptions := admin.Options{Gatherer: a.registry, Ready: a.ready, Logger: a.log, Disconnect: a.disconnect}
 	if a.cfg.Subscriptions {
-		adminOptions.Directory = a.directory
+		adminOptions.Directory, adminOptions.Base = a.directory, a.cfg.base()
 	}
 	if a.cfg.Transport != "memory" {
 		adminOptions.Cluster = a.clusterOf
