@@ -146,7 +146,7 @@ func TestQuietSubscriberFallsBehind(t *testing.T) {
 
 // An answer must not wait for the rest of a body that never comes, whatever is refused.
 //
-// Covers: PUB-28, LIM-01.
+// Covers: PUB-28, LIM-01, LIM-12.
 func TestBodyThatNeverComes(t *testing.T) {
 	n := startNode(t, nil)
 	n.bodyTimeout = 200 * time.Millisecond
@@ -154,6 +154,8 @@ func TestBodyThatNeverComes(t *testing.T) {
 		"wrong media type": "POST /.well-known/mercure HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n",
 		"unknown path":     "POST /nothing HTTP/1.1\r\nHost: x\r\n",
 		"a publication":    "POST /.well-known/mercure HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType + "\r\n",
+		"a query":          "QUERY /.well-known/mercure?match=a HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType + "\r\n",
+		"a query of text":  "QUERY /.well-known/mercure?match=a HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := n.dial()

@@ -60,22 +60,24 @@ func TestBodiesThatAreNotWhole(t *testing.T) {
 	}
 }
 
-// TestSlowBody: a publisher that stops in the middle is refused after a while.
+// TestSlowBody: who stops in the middle is refused after a while.
 //
-// Covers: ERR-12.
+// Covers: ERR-12, LIM-12.
 func TestSlowBody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, nil)
-		body := &stuckBody{expired: make(chan struct{})}
-		w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), body: body}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, spec.DefaultHubPath, body)
-		r.Header.Set("Content-Type", formType)
-		start := time.Now()
-		n.Handler().ServeHTTP(w, r)
-		if w.Code != http.StatusBadRequest || time.Since(start) != bodyTimeout {
-			t.Errorf("%d after %v", w.Code, time.Since(start))
-		}
-	})
+	for _, method := range []string{http.MethodPost, spec.MethodQuery} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, nil)
+			body := &stuckBody{expired: make(chan struct{})}
+			w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), body: body}
+			r := httptest.NewRequestWithContext(t.Context(), method, spec.DefaultHubPath, body)
+			r.Header.Set("Content-Type", formType)
+			start := time.Now()
+			n.Handler().ServeHTTP(w, r)
+			if w.Code != http.StatusBadRequest || time.Since(start) != bodyTimeout || !strings.Contains(w.Body.String(), "too slowly") {
+				t.Errorf("%s: %d %s after %v", method, w.Code, w.Body, time.Since(start))
+			}
+		})
+	}
 }
 
 // stuckBody gives a few bytes and then nothing until its deadline.
