@@ -105,6 +105,8 @@ func TestUpdatesCrossGenerations(t *testing.T) {
 		"draft-08, all":       n.subscribe("match=*", fromDraft08("X-Grant", "*")...),
 		"draft-08, no grant":  n.subscribe("match=/books/1", fromDraft08()...),
 		"draft-08, elsewhere": n.subscribe("match=/books/1", fromDraft08("X-Grant", "/books/{id}")...), // no template there
+		"draft-08, pattern":   n.subscribe("match_urlpattern=/books/:id", fromDraft08("X-Grant", "/books/:id", "X-Type", "urlpattern")...),
+		"draft-08, patterns":  n.subscribe("match_urlpattern=/books/:id", fromDraft08("X-Grant", "/films/:id", "X-Type", "urlpattern")...),
 		"mixed parameters":    n.subscribe("match=/books/1&topic=/books/{id}", fromDraft08("X-Grant", "/books/1")...),
 		"foreign parameters":  n.subscribe("topic=/books/{id}", fromDraft08("X-Grant", "/books/1")...),
 		"foreign parameters2": n.subscribe("match=/books/1", "X-Grant", "/books/{id}"),
@@ -121,7 +123,7 @@ func TestUpdatesCrossGenerations(t *testing.T) {
 	post("topic=/books/1&data=draft", fromDraft08()...)
 	for name, s := range readers {
 		switch name {
-		case "classic, no grant", "classic, elsewhere", "draft-08, no grant", "draft-08, elsewhere":
+		case "classic, no grant", "classic, elsewhere", "draft-08, no grant", "draft-08, elsewhere", "draft-08, patterns":
 			s.want("classic", "draft")
 		default:
 			s.want("classic-private", "draft-private", "classic", "draft")
@@ -129,27 +131,33 @@ func TestUpdatesCrossGenerations(t *testing.T) {
 	}
 }
 
-// Covers: SUB-08, SUB-09, SUB-10, SUB-11, SUB-12, SUB-13, SUB-14, SUB-15, SUB-20, G-09, G-10, MAT-07, MAT-16.
+// Covers: SUB-08, SUB-09, SUB-10, SUB-11, SUB-12, SUB-13, SUB-14, SUB-15, SUB-17, SUB-20, G-09, G-10, MAT-07, MAT-09, MAT-16.
 func TestMatchersOfARequest(t *testing.T) {
 	n := startNode(t, nil)
 	for query, c := range map[string]struct {
 		status int
 		gets   []string // of the topics below, in this order
 	}{
-		"match=a":                        {200, []string{"a"}},
-		"match_exact=a":                  {200, []string{"a"}},
-		"match=a&match=b&match_exact=c":  {200, []string{"a", "b", "c"}},
-		"match=a&match=a&match_exact=a":  {200, []string{"a"}},
-		"match=*":                        {200, []string{"a", "b", "c", "a;b", "é", "{x}", "100%"}},
-		"match_exact=*":                  {200, []string{"a", "b", "c", "a;b", "é", "{x}", "100%"}},
-		"match={x}":                      {200, []string{"{x}"}},
-		"topic={x}":                      {200, []string{"a", "b", "c", "{x}"}},
-		"topic={x}&match=%C3%A9&match=a": {200, []string{"a", "b", "c", "é", "{x}"}},
-		"match=a;b":                      {200, []string{"a;b"}},
-		"match=100%":                     {200, []string{"100%"}},
-		"%6Datch=%61":                    {200, []string{"a"}},
-		"match=e%CC%81":                  {200, nil}, // é in two characters
-		"match=/a":                       {200, nil}, // no base
+		"match=a":                              {200, []string{"a"}},
+		"match_exact=a":                        {200, []string{"a"}},
+		"match=a&match=b&match_exact=c":        {200, []string{"a", "b", "c"}},
+		"match=a&match=a&match_exact=a":        {200, []string{"a"}},
+		"match=*":                              {200, []string{"a", "b", "c", "a;b", "é", "{x}", "100%"}},
+		"match_exact=*":                        {200, []string{"a", "b", "c", "a;b", "é", "{x}", "100%"}},
+		"match={x}":                            {200, []string{"{x}"}},
+		"topic={x}":                            {200, []string{"a", "b", "c", "{x}"}},
+		"topic={x}&match=%C3%A9&match=a":       {200, []string{"a", "b", "c", "é", "{x}"}},
+		"match=a;b":                            {200, []string{"a;b"}},
+		"match=100%":                           {200, []string{"100%"}},
+		"%6Datch=%61":                          {200, []string{"a"}},
+		"match=e%CC%81":                        {200, nil},           // é in two characters
+		"match=/a":                             {200, nil},           // no base
+		"match_urlpattern=a":                   {200, []string{"a"}}, // both relative to the hub
+		"match_urlpattern=:any":                {200, []string{"a", "b", "c", "a;b", "é", "{x}", "100%"}},
+		"match_urlpattern=*":                   {200, []string{"a", "b", "c", "a;b", "é", "{x}", "100%"}},
+		"match_urlpattern=/a":                  {200, nil},
+		"match=b&match_urlpattern=a&topic={x}": {200, []string{"a", "b", "c", "{x}"}},
+		"match_urlpattern=/(":                  {400, nil},
 
 		"":                            {400, nil},
 		"other=a":                     {400, nil},
