@@ -67,7 +67,12 @@ func TestQueryIsAStream(t *testing.T) {
 			carriers(t, n)[name]()
 			s := n.wantStream(n.query("match=a&topic=t1/{x}", "match=b&match_exact=c&topic=t2/{x}"))
 			for i, topics := range [][]string{
-				{"a"}, {"b"}, {"c"}, {"t1/1"}, {"t2/2"}, {"other"},
+				{"a"},
+				{"b"},
+				{"c"},
+				{"t1/1"},
+				{"t2/2"},
+				{"other"},
 				{"a", "b", "c", "t1/1", "t2/2"}, // once, whatever selects it
 			} {
 				kv := []string{"data", fmt.Sprint(i)}

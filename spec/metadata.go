@@ -40,7 +40,9 @@ func (m ResourceMetadata) JSON() ([]byte, error) {
 		MatcherTypes         []string `json:"mercure_matcher_types_supported,omitempty"`
 		Subscriptions        bool     `json:"mercure_subscriptions,omitempty"`
 	}{
-		m.Resource, m.AuthorizationServers, []string{AuthorizationDetailType}, []string{"header"},
+		m.Resource, m.AuthorizationServers,
+		[]string{AuthorizationDetailType},
+		[]string{"header"},
 		m.Cookie, types, m.Subscriptions,
 	})
 }
