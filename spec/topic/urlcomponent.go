@@ -66,6 +66,7 @@ func compileURLComponent(pattern string, syntax urlSyntax) (urlComponent, error)
 			return c, err
 		}
 	}
+	parts = joined(parts)
 	if len(parts) > 0 && parts[0].modifier == 0 {
 		first := &parts[0]
 		c.head, first.prefix = first.prefix, ""
@@ -83,6 +84,28 @@ func compileURLComponent(pattern string, syntax urlSyntax) (urlComponent, error)
 	}
 	c.parts = parts
 	return c, nil
+}
+
+// joined writes parts without modifiers as few as possible: text goes to the group after it, or else to the one
+// before.
+func joined(parts []urlPart) []urlPart {
+	var list []urlPart
+	for _, p := range parts {
+		n := len(list) - 1
+		switch {
+		case n < 0 || p.modifier != 0 || list[n].modifier != 0:
+			list = append(list, p)
+		case list[n].kind == partText:
+			p.prefix = list[n].prefix + p.prefix
+			list[n] = p
+		default:
+			list[n].suffix += p.prefix
+			if p.prefix = ""; p.kind != partText {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
 }
 
 // literal returns the text with which every match begins, and whether it is the only match.
@@ -103,7 +126,8 @@ func (c *urlComponent) match(s string) bool {
 	case len(c.parts) == 0:
 		return s == ""
 	case len(c.parts) > 1 || c.parts[0] != urlPart{kind: c.parts[0].kind}:
-		return c.search(s)
+		matched, _ := c.search(s)
+		return matched
 	case c.parts[0].kind == partAny:
 		return true
 	default:
@@ -118,8 +142,8 @@ type urlSearch struct {
 	bounds    positions
 }
 
-// search takes the parts one after the other.
-func (c *urlComponent) search(s string) bool {
+// search takes the parts one after the other. rounds is how often a step was taken from a set of places.
+func (c *urlComponent) search(s string) (matched bool, rounds int) {
 	const sets = 6
 	words := wordsFor(len(s))
 	var array [sets * 8]uint64 // enough for most
@@ -140,19 +164,21 @@ func (c *urlComponent) search(s string) bool {
 	at, now, next, all := set(2), set(3), set(4), set(5)
 	at.add(0)
 	for i := range c.parts {
-		u.part(&c.parts[i], at, now, next, all)
+		rounds += u.part(&c.parts[i], at, now, next, all)
 		if at.empty() {
-			return false
+			return false, rounds
 		}
 	}
-	return at.has(len(s))
+	return at.has(len(s)), rounds
 }
 
-// part replaces the places in at by those after p; the others are scratch.
-func (u *urlSearch) part(p *urlPart, at, now, next, all positions) {
+// part replaces the places in at by those after p; the others are scratch. Each round but the last reaches a new
+// place.
+func (u *urlSearch) part(p *urlPart, at, now, next, all positions) (rounds int) {
 	copy(now, at)
 	clear(all)
 	for {
+		rounds++
 		clear(next)
 		u.once(p, now, next)
 		fresh := false
@@ -169,6 +195,7 @@ func (u *urlSearch) part(p *urlPart, at, now, next, all positions) {
 		clear(at)
 	}
 	at.union(all)
+	return rounds
 }
 
 // once adds to `to` the places after p without its modifier; from is scratch afterwards.

@@ -9,14 +9,15 @@ import (
 )
 
 // maxURLRegexp bounds the size of a pattern's own regular expressions, in steps of the engine: what it costs to match
-// a topic is the product of both lengths. A UUID spelled out in four expressions has 40 (MAT-12, MAT-13).
+// a topic is the product of both lengths. A UUID spelled out takes about 80 (MAT-12, MAT-13).
 const maxURLRegexp = 512
 
 // urlGuard reads a URL pattern as the standard's tokenizer does, before anything is compiled.
 type urlGuard struct {
 	rest   string
 	out    strings.Builder // the pattern as the library takes it
-	groups int             // named groups, wildcards, expressions, and braces with a modifier
+	groups int             // named groups, wildcards, expressions, and text with a modifier
+	before int             // groups before the last opening brace
 	steps  int             // of its regular expressions
 }
 
@@ -72,10 +73,13 @@ func (g *urlGuard) next() error {
 	case '*':
 		g.take(1)
 		g.group()
+	case '{':
+		g.take(1)
+		g.before = g.groups
 	case '}':
 		g.take(1)
-		if g.rest != "" && strings.IndexByte("?*+", g.rest[0]) >= 0 {
-			g.group()
+		if g.modifier() && g.groups == g.before {
+			g.groups++
 		}
 	default:
 		_, n := utf8.DecodeRuneInString(g.rest)
@@ -87,9 +91,16 @@ func (g *urlGuard) next() error {
 // group counts one, and takes its modifier.
 func (g *urlGuard) group() {
 	g.groups++
-	if g.rest != "" && strings.IndexByte("?*+", g.rest[0]) >= 0 {
-		g.take(1)
+	g.modifier()
+}
+
+// modifier takes a modifier, if there is one.
+func (g *urlGuard) modifier() bool {
+	if g.rest == "" || strings.IndexByte("?*+", g.rest[0]) < 0 {
+		return false
 	}
+	g.take(1)
+	return true
 }
 
 func (g *urlGuard) take(n int) {
@@ -266,15 +277,22 @@ func classLen(s string) int {
 
 // sizeOf estimates, from above, the number of instructions of re, without building it.
 func sizeOf(re *syntax.Regexp) int {
-	size := 1 + len(re.Rune)
-	if re.Op == syntax.OpCharClass {
-		size = 1
-	}
+	inside := 0
 	for _, sub := range re.Sub {
-		size += sizeOf(sub)
+		inside += sizeOf(sub)
 	}
-	if re.Op == syntax.OpRepeat { // {n,m}: m copies, or n and a loop
-		size *= max(re.Max, re.Min+1, 1)
+	switch re.Op {
+	case syntax.OpLiteral:
+		return max(len(re.Rune), 1)
+	case syntax.OpConcat:
+		return max(inside, 1)
+	case syntax.OpRepeat: // {n,m}: m copies, some of them optional, or n and a loop
+		copies := re.Max
+		if copies < 0 {
+			copies = re.Min + 1
+		}
+		return (inside + 1) * max(copies, 1)
+	default:
+		return 1 + inside + len(re.Sub)
 	}
-	return size
 }

@@ -21,20 +21,23 @@ const (
 // filters returns the filters of a selector, without repetition.
 func (s subjects) filters(sel topic.Selector) []string {
 	// the hub has accepted the selector: its limits are not ours to set again
-	m, err := topic.Compile(sel, nil, topic.Limits{PatternBytes: len(sel.Pattern) + 1, Variables: len(sel.Pattern) + 1})
+	m, err := topic.Compile(sel, s.hub, topic.Limits{PatternBytes: len(sel.Pattern) + 1, Variables: len(sel.Pattern) + 1})
 	if err != nil {
 		return []string{everything}
 	}
 	switch sel.Kind {
-	case topic.Classic: // matches topics as they stand
+	case topic.Classic, topic.Exact: // match topics as they stand
 		literal, exact := m.Prefix()
 		if exact {
 			return s.exactFilters(literal)
 		}
 		return s.prefixFilters(literal)
-	default: // kinds that match canonical forms need filters of their own
-		return []string{everything}
+	case topic.URLPattern: // match canonical forms
+		if u, ok := m.(topic.URLMatcher); ok {
+			return s.urlFilters(u.URLPrefix())
+		}
 	}
+	return []string{everything}
 }
 
 // exactFilters covers the updates of one topic.
@@ -77,6 +80,40 @@ func (s subjects) prefixFilters(literal string) []string {
 	}
 	origin := token(scheme) + "." + token(host)
 	return append(fs, "t."+origin+completeSegments(path)+".>", "m."+origin)
+}
+
+// urlFilters covers the updates of all topics whose URL has a key that begins with literal. Of a topic in canonical
+// form, the subject's tokens are the beginning of that key; all others, relative ones too, have no tokens.
+func (s subjects) urlFilters(literal string) []string {
+	if literal == "" {
+		return []string{everything}
+	}
+	var fs []string
+	if s.ownKey != "" && (strings.HasPrefix(literal, s.ownKey) || strings.HasPrefix(s.ownKey, literal)) {
+		fs = append(fs, ownOnes)
+	}
+	parts := strings.Split(literal, topic.KeySeparator) // the last one may go on
+	if len(parts) == 1 {
+		return append(fs, "t.>", "m.>")
+	}
+	fs = append(fs, irregularOnes, severalOrigins)
+	scheme := token(parts[0])
+	if len(parts) <= 3 {
+		return append(fs, "t."+scheme+".>", "m."+scheme+".>")
+	}
+	host, port, path := parts[1], parts[2], parts[3]
+	if port != "" {
+		host += ":" + port
+	}
+	if len(parts) > 4 {
+		path += "?" // it ends here
+	}
+	origin := scheme + "." + token(host)
+	segments := ""
+	if strings.HasPrefix(path, "/") { // an opaque path has no tokens
+		segments = completeSegments(path)
+	}
+	return append(fs, "t."+origin+segments+".>", "m."+origin)
 }
 
 // canBeScheme reports whether s is a scheme, or the beginning of one, as the parser writes them.

@@ -102,7 +102,8 @@ func (l *Log) readOnce(ctx context.Context, after, upto transport.Position) ([]t
 // plainTopics returns the topics that the selectors name, if each selects one topic.
 func plainTopics(hint []topic.Selector) (topics []string, plain bool) {
 	for _, s := range hint {
-		if strings.Contains(s.Pattern, "{") { // a template, as good as always: compiling it costs more than it tells
+		// What has a brace is a template, as good as always: compiling it costs more than it tells.
+		if s.Kind == topic.URLPattern || strings.Contains(s.Pattern, "{") {
 			return nil, false
 		}
 		m, err := topic.Compile(s, nil, topic.Limits{})

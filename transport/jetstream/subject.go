@@ -9,6 +9,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 )
 
 // How topics become subjects. A subject is a hint for filters that cover: whether a selector selects
@@ -37,7 +39,9 @@ type subjects struct {
 	ids     string // <prefix>.ids.
 	known   *lru.Cache[string, string]
 
+	hub         *url.URL // nil = unknown
 	ownPrefixes []string // a topic that begins with one of these is the hub's own; none without a hub URL
+	ownKey      string   // the beginning of the keys of these topics' URLs
 }
 
 const knownSubjects = 4096
@@ -47,11 +51,12 @@ func newSubjects(prefix string, hub *url.URL) subjects {
 	if err != nil {
 		panic(err) // only a size below one is refused
 	}
-	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids.", known: known}
+	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids.", known: known, hub: hub}
 	if hub != nil {
 		if u, err := whatwg.Parse(hub.String()); err == nil {
 			below := strings.TrimSuffix(u.Pathname(), "/") + "/"
 			s.ownPrefixes = []string{below, u.Scheme() + "://" + u.Host() + below}
+			s.ownKey = strings.Join([]string{u.Scheme(), u.Hostname(), u.Port(), below}, topic.KeySeparator)
 		}
 	}
 	return s
@@ -114,9 +119,31 @@ func (s subjects) singleOf(topic string, u *whatwg.Url, regular bool) string {
 }
 
 // own reports whether topic lies below the hub's own path, where only the hub publishes, in the form in which
-// it does. A topic that only resolves to that place is somebody else's, and stands among all others.
+// it does. A topic that only resolves to that place, or that resolves to another one because it climbs out again, is
+// somebody else's, and stands among all others.
 func (s subjects) own(topic string) bool {
-	return slices.ContainsFunc(s.ownPrefixes, func(p string) bool { return strings.HasPrefix(topic, p) })
+	return slices.ContainsFunc(s.ownPrefixes, func(p string) bool {
+		rest, below := strings.CutPrefix(topic, p)
+		return below && !climbs(rest)
+	})
+}
+
+// climbs reports whether a part of path goes up. The parser drops blanks and takes backslashes for slashes, and
+// two dots may be encoded.
+func climbs(path string) bool {
+	if strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' }) {
+		return true // undecided
+	}
+	path = path[:strings.IndexAny(path+"?", "?#")]
+	if !strings.Contains(path, ".") && !strings.Contains(path, "%2") {
+		return false
+	}
+	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if strings.ReplaceAll(strings.ToLower(segment), "%2e", ".") == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // id returns the subject of a publisher's event id in the id index.

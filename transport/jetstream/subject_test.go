@@ -43,6 +43,9 @@ func TestSubjectOfTopics(t *testing.T) {
 		{[]string{"https://example.com/a", "b"}, "p.u.m.-.-"},
 		{[]string{"https://hub.example/.well-known/mercure/subscriptions/a"}, "p.u.s"},
 		{[]string{"/.well-known/mercure/subscriptions/a"}, "p.u.s"},
+		{[]string{"/.well-known/mercure/subscriptions/a..b/...?/../x"}, "p.u.s"},
+		{[]string{"/.well-known/mercure/../../books/1"}, "p.u.t.-.#"}, // climbs out
+		{[]string{`/.well-known/mercure/a\.%2E\%2e.`}, "p.u.t.-.#"},
 		{[]string{"/.well-known/x/../mercure/subscriptions/a"}, "p.u.t.-.#"}, // not the form in which the hub publishes
 		{[]string{"https://hub.example:443/.well-known/mercure/a"}, "p.u.t.-.#"},
 		{[]string{"https://hub.example/.well-known/mercure"}, "p.u.t.https.hub=2Eexample.=2Ewell-known.mercure.#"},
