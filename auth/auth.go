@@ -26,6 +26,7 @@ type Authorizer interface {
 type Grant struct {
 	Action    spec.Action
 	Subject   string // the token's sub; empty if it has none or the request is anonymous
+	Issuer    string // of a draft-08 token, else empty
 	Anonymous bool
 	Dialect   string          // "classic", "draft-08"; empty when anonymous
 	Topics    []topic.Matcher // nil grants nothing
@@ -33,6 +34,13 @@ type Grant struct {
 	Payloads  []Payload       // draft-08: attached to those that they are for, see PayloadFor
 	Expires   time.Time       // zero = never
 }
+
+// Holder is whom a token is about. The subjects of two issuers are two holders, whatever they are called, and so is the
+// subject of a classic token, which has no issuer here.
+type Holder struct{ Issuer, Subject string }
+
+// Holder returns whom the token is about; without a subject that is nobody in particular.
+func (g *Grant) Holder() Holder { return Holder{Issuer: g.Issuer, Subject: g.Subject} }
 
 // Payload is what one detail of a draft-08 token attaches to subscriptions.
 type Payload struct {

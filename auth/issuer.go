@@ -76,7 +76,7 @@ func (r *rules) draft08(g *Grant, issuer *Issuer, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	g.Dialect = spec.Draft08.Name
+	g.Dialect, g.Issuer = spec.Draft08.Name, issuer.ID
 	// One bad detail refuses the token, even for the action that the detail is not about (D08-12).
 	publish, err := r.compile(claims.Publish)
 	if err != nil {

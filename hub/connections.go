@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
 
@@ -12,7 +13,7 @@ import (
 type openStreams struct {
 	total      int
 	perIP      map[netip.Addr]int
-	perSubject map[string]int
+	perSubject map[auth.Holder]int
 }
 
 // Connections is how many streams are open now.
@@ -23,7 +24,7 @@ func (h *Hub) Connections() int {
 }
 
 // admit counts a stream in, or says which cap is reached.
-func (h *Hub) admit(addr netip.Addr, subject string) error {
+func (h *Hub) admit(addr netip.Addr, holder auth.Holder) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over := func(n, limit int, reason, whose string) error {
@@ -43,11 +44,11 @@ func (h *Hub) admit(addr netip.Addr, subject string) error {
 			return err
 		}
 	}
-	if subject != "" {
-		if err := over(h.open.perSubject[subject], h.o.MaxConnectionsPerSubject, "max_connections_per_subject", "with this token's subject"); err != nil {
+	if holder.Subject != "" {
+		if err := over(h.open.perSubject[holder], h.o.MaxConnectionsPerSubject, "max_connections_per_subject", "with this token's subject"); err != nil {
 			return err
 		}
-		h.open.perSubject[subject]++
+		h.open.perSubject[holder]++
 	}
 	h.open.perIP[addr]++
 	h.open.total++
@@ -56,15 +57,15 @@ func (h *Hub) admit(addr netip.Addr, subject string) error {
 }
 
 // dismiss counts a stream out.
-func (h *Hub) dismiss(addr netip.Addr, subject string) {
+func (h *Hub) dismiss(addr netip.Addr, holder auth.Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open.perIP[addr]--; h.open.perIP[addr] <= 0 {
 		delete(h.open.perIP, addr)
 	}
-	if subject != "" {
-		if h.open.perSubject[subject]--; h.open.perSubject[subject] <= 0 {
-			delete(h.open.perSubject, subject)
+	if holder.Subject != "" {
+		if h.open.perSubject[holder]--; h.open.perSubject[holder] <= 0 {
+			delete(h.open.perSubject, holder)
 		}
 	}
 	h.open.total--
@@ -82,7 +83,7 @@ func (h *Hub) forget(s *subscriber, why endReason) {
 	if h.presence != nil {
 		h.presence.leave(s, why)
 	}
-	h.dismiss(s.addr, s.grant.Subject)
+	h.dismiss(s.addr, s.grant.Holder())
 	if why == endLate {
 		h.log.Error("stream cut, too many late entries wait for it: some are lost to its client", "request_id", s.requestID)
 	}

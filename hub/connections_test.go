@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/topic"
 	"github.com/cinnabar-hub/cinnabar/transport"
@@ -181,7 +182,7 @@ func TestOneCapDoesNotChargeTheOthers(t *testing.T) {
 	n := newNode(t, change)
 	admit := func(addr netip.Addr, subject, reason string) {
 		t.Helper()
-		err := n.admit(addr, subject)
+		err := n.admit(addr, auth.Holder{Subject: subject})
 		got := ""
 		if p, ok := errors.AsType[*spec.Problem](err); ok {
 			got = p.Reason
@@ -201,14 +202,27 @@ func TestOneCapDoesNotChargeTheOthers(t *testing.T) {
 	admit(b, "carol", "")
 	admit(b, "dave", "max_connections")
 	n.wantOpen(reg, 3)
-	n.dismiss(a, "bob")
+	n.dismiss(a, auth.Holder{Subject: "bob"})
 	admit(a, "bob", "")
 	for _, s := range []struct {
 		addr    netip.Addr
 		subject string
 	}{{a, "alice"}, {a, "bob"}, {b, "carol"}} {
-		n.dismiss(s.addr, s.subject)
+		n.dismiss(s.addr, auth.Holder{Subject: s.subject})
 	}
+	n.wantOpen(reg, 0)
+
+	// Two issuers may give the same name to two people.
+	ofIssuer := auth.Holder{Issuer: "https://a.example", Subject: "alice"}
+	admit(a, "alice", "")
+	if err := n.admit(a, ofIssuer); err != nil {
+		t.Errorf("the same subject of another issuer: %v", err)
+	}
+	if n.admit(b, ofIssuer) == nil {
+		t.Error("an issuer's subject has no limit")
+	}
+	n.dismiss(a, auth.Holder{Subject: "alice"})
+	n.dismiss(a, ofIssuer)
 	n.wantOpen(reg, 0)
 }
 

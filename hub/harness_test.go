@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type openDoor struct{}
 
 func (d *openDoor) Authorize(r *http.Request, act spec.Action) (*auth.Grant, error) {
-	g := &auth.Grant{Action: act, Dialect: spec.Classic.Name, Subject: r.Header.Get("X-Subject")}
+	g := &auth.Grant{Action: act, Dialect: spec.Classic.Name, Subject: r.Header.Get("X-Subject"), Issuer: r.Header.Get("X-Issuer")}
 	pattern := r.Header.Get("X-Grant")
 	if act == spec.ActionPublish {
 		pattern = "*"

@@ -148,7 +148,7 @@ func New(o Options) (*Hub, error) {
 		compiled: topic.NewCache(compiledSelectors, base, topic.Limits{PatternBytes: o.Limits.SelectorBytes, Variables: o.Limits.Variables}),
 		fanout:   newFanout(o.Logger, o.Metrics), bodyTimeout: bodyTimeout,
 		crossOrigin: newCORSRules(&o),
-		open:        openStreams{perIP: map[netip.Addr]int{}, perSubject: map[string]int{}},
+		open:        openStreams{perIP: map[netip.Addr]int{}, perSubject: map[auth.Holder]int{}},
 	}
 	if o.Directory != nil {
 		h.presence = newPresence(h)

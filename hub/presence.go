@@ -47,6 +47,7 @@ type presence struct {
 // member is one connection as the directory and the watchers know it, or are about to.
 type member struct {
 	presence transport.Presence
+	issuer   string        // of the token that its subject is in, empty for a classic one
 	others   []counterpart // its subscriptions in the other generation's form, if they are told of so, too
 
 	// guarded by presence.mu
@@ -96,11 +97,11 @@ func (p *presence) join(s *subscriber) {
 	others := p.counterparts(&one)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if m := p.rejoin(&one); m != nil {
+	if m := p.rejoin(&one, s.grant.Issuer); m != nil {
 		s.member.Store(m)
 		return
 	}
-	m := &member{presence: one, others: others, here: true, fresh: true}
+	m := &member{presence: one, issuer: s.grant.Issuer, others: others, here: true, fresh: true}
 	p.members[m] = struct{}{}
 	s.member.Store(m)
 	p.enqueue(m)

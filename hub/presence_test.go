@@ -592,7 +592,9 @@ func (c *crowd) as(subject, query string) (leave func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, spec.DefaultHubPath+"?"+query, nil)
+	subject, issuer, _ := strings.Cut(subject, "@")
 	r.Header.Set("X-Subject", subject)
+	r.Header.Set("X-Issuer", issuer)
 	c.all.Go(func() { c.Handler().ServeHTTP(w, r) })
 	synctest.Wait()
 	return func() { cancel(); synctest.Wait() }
@@ -671,6 +673,18 @@ func TestRejoinGrace(t *testing.T) {
 			t.Errorf("%d streams, %v", n, err)
 		}
 		want(c, &pos, "disconnected while away", "-:a -a")
+
+		leave = c.as("sub@https://a.example", "topic=a")
+		want(c, &pos, "of an issuer", "+a")
+		leave()
+		stranger = c.as("sub@https://b.example", "topic=a")
+		want(c, &pos, "the same subject of another issuer", "+a")
+		leave = c.as("sub@https://a.example", "topic=a")
+		want(c, &pos, "of the issuer, back in time", "")
+		leave()
+		stranger()
+		time.Sleep(11 * time.Second)
+		together(c, &pos, "of issuers, away for good", "-a -a")
 
 		leave = c.as("sub", "match=a&match_urlpattern=*&topic=*")
 		want(c, &pos, "draft-08", "+* +:a +:*")

@@ -11,7 +11,7 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// Whoever comes back within the rejoin grace, to this node, with the same subject, selectors and payloads, was never
+// Whoever comes back within the rejoin grace, to this node, with the same subject of the same issuer, selectors and payloads, was never
 // away: its entry stays in the directory, under the same subscriber id, and nobody is told anything.
 
 // rejoinKey is a digest of who somebody is and what they are subscribed to.
@@ -37,7 +37,7 @@ func newHeldMembers() heldMembers {
 	return heldMembers{byKey: map[rejoinKey][]*member{}, order: list.New()}
 }
 
-func keyOf(p *transport.Presence) rejoinKey {
+func keyOf(p *transport.Presence, issuer string) rejoinKey {
 	order := make([]int, len(p.Selectors))
 	for i := range order {
 		order[i] = i
@@ -53,6 +53,7 @@ func keyOf(p *transport.Presence) rejoinKey {
 	}
 	payloads, which := p.DistinctPayloads()
 	numbers, last := make([]uint64, len(payloads)), uint64(0) // given at their first use; 0 is no payload
+	part(issuer)
 	part(p.Subject)
 	for _, i := range order {
 		b = append(b, byte(p.Selectors[i].Kind))
@@ -74,7 +75,7 @@ func keyOf(p *transport.Presence) rejoinKey {
 
 // add holds m until then.
 func (h *heldMembers) add(m *member, until time.Time) {
-	m.hold = &hold{key: keyOf(&m.presence), until: until, place: h.order.PushBack(m)}
+	m.hold = &hold{key: keyOf(&m.presence, m.issuer), until: until, place: h.order.PushBack(m)}
 	h.byKey[m.hold.key] = append(h.byKey[m.hold.key], m)
 }
 
@@ -104,11 +105,11 @@ func (p *presence) keep(m *member, why endReason) bool {
 }
 
 // rejoin finds a held member that one continues. The lock is held.
-func (p *presence) rejoin(one *transport.Presence) *member {
+func (p *presence) rejoin(one *transport.Presence, issuer string) *member {
 	if p.hub.o.RejoinGrace <= 0 || one.Subject == "" || p.held.order.Len() == 0 {
 		return nil
 	}
-	same := p.held.byKey[keyOf(one)]
+	same := p.held.byKey[keyOf(one, issuer)]
 	if len(same) == 0 {
 		return nil
 	}

@@ -50,7 +50,7 @@ func (h *Hub) subscribe(w http.ResponseWriter, r *http.Request) error {
 		return h.head(w, r, req)
 	}
 	addr := clientAddr(r)
-	if err := h.admit(addr, req.grant.Subject); err != nil {
+	if err := h.admit(addr, req.grant.Holder()); err != nil {
 		return h.refuseForNow(w, r, req, err)
 	}
 	if err := h.stream(w, r, req); err != nil { // before the stream began
@@ -124,7 +124,7 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 		if added {
 			h.removeInterest(s.selectors)
 		}
-		h.dismiss(s.addr, s.grant.Subject)
+		h.dismiss(s.addr, s.grant.Holder())
 	}()
 	ctx, leave, err := h.enter(r.Context())
 	if err != nil {

@@ -16,6 +16,7 @@ func mercureDetail(members string) string {
 
 // Covers: D08-08, D08-09, D08-10, D08-11, D08-12, D08-13, D08-14, G-03, AUT-10, LIM-08.
 func TestDraft08Claims(t *testing.T) {
+	t.Parallel()
 	exact := func(patterns ...string) (s []topic.Selector) {
 		for _, p := range patterns {
 			s = append(s, topic.Selector{Kind: topic.Exact, Pattern: p})
@@ -33,13 +34,15 @@ func TestDraft08Claims(t *testing.T) {
 		"none": {`[]`, Claims{}, ""},
 		"both actions": {
 			`[` + mercureDetail(`"actions":["subscribe","publish"],"topics":[{"match":"a"},{"match":"/:id","match_type":"urlpattern"}]`) + `]`,
-			Claims{Publish: append(exact("a"), pattern), Subscribe: append(exact("a"), pattern), Details: []Detail{{Topics: append(exact("a"), pattern)}}}, "",
+			Claims{Publish: append(exact("a"), pattern), Subscribe: append(exact("a"), pattern), Details: []Detail{{Topics: append(exact("a"), pattern)}}},
+			"",
 		},
 		"several": {
 			`[` + mercureDetail(`"actions":["publish"],"topics":[{"match":"a"}],"payload":{"n":0}`) + `,{"type":"x","actions":7},` +
 				mercureDetail(`"actions":["subscribe"],"topics":[{"match":"b","match_type":"exact"}],"payload": {"n": 1} `) + `,7,null,` +
 				mercureDetail(`"actions":["subscribe"],"topics":[{"match":"c"}]`) + `]`,
-			Claims{Publish: exact("a"), Subscribe: exact("b", "c"), Details: []Detail{{exact("b"), json.RawMessage(`{"n": 1}`)}, {Topics: exact("c")}}}, "",
+			Claims{Publish: exact("a"), Subscribe: exact("b", "c"), Details: []Detail{{exact("b"), json.RawMessage(`{"n": 1}`)}, {Topics: exact("c")}}},
+			"",
 		},
 		"unknown actions":          {`[` + mercureDetail(`"actions":["archive","Publish"],`+a) + `]`, Claims{}, ""},
 		"another type":             {`[{"type":"https://mercure.rocks/Authorization-Detail","actions":["publish"],` + a + `}]`, Claims{}, ""},
