@@ -2,9 +2,13 @@ package hub
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
@@ -197,3 +201,37 @@ func BenchmarkFanOut(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPublish answers a publication of 200 bytes, without a socket: what the hub adds to net/http.
+func BenchmarkPublish(b *testing.B) {
+	n := newNode(b, nil)
+	n.run()
+	form := "topic=https%3A%2F%2Fexample.com%2Fbooks%2F1&data=" + strings.Repeat("x", 200)
+	body := strings.NewReader(form)
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, spec.DefaultHubPath, io.NopCloser(body))
+	r.ContentLength = int64(len(form))
+	r.Header.Set("Content-Type", spec.MediaTypeForm)
+	w := &discard{head: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		body.Reset(form)
+		clear(w.head)
+		w.status = 0
+		n.Handler().ServeHTTP(w, r)
+		if w.status > 0 {
+			b.Fatalf("answered %d", w.status)
+		}
+	}
+}
+
+// discard is a ResponseWriter that keeps only the head; status is 0 for 200.
+type discard struct {
+	head   http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header               { return d.head }
+func (d *discard) WriteHeader(status int)            { d.status = status }
+func (d *discard) Write(b []byte) (int, error)       { return len(b), nil }
+func (d *discard) WriteString(s string) (int, error) { return len(s), nil }
+func (d *discard) SetReadDeadline(_ time.Time) error { return nil }

@@ -1,15 +1,12 @@
 package hub
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 )
-
-type clientKey struct{}
 
 // resolveClient finds out who sent the request and how the client sees the hub: the peer itself, or what
 // trusted proxies say of it. It sets r.URL.Scheme and r.Host accordingly, which the origin check needs (CORS-07).
@@ -23,18 +20,19 @@ func (h *Hub) resolveClient(next http.Handler) http.Handler {
 		if h.trusts(peer) {
 			addr, scheme, host = h.forwarded(r, addr, scheme, host)
 		}
-		r = r.WithContext(context.WithValue(r.Context(), clientKey{}, perClient(addr)))
-		u := *r.URL
-		u.Scheme = scheme
-		r.URL, r.Host = &u, host
+		r, in := receive(r)
+		in.client = perClient(addr)
+		r.URL.Scheme, r.Host = scheme, host
 		next.ServeHTTP(w, r)
 	})
 }
 
 // clientAddr is who the caps count: the client's address, an IPv6 one without its lower half.
 func clientAddr(r *http.Request) netip.Addr {
-	a, _ := r.Context().Value(clientKey{}).(netip.Addr)
-	return a
+	if in := incomingOf(r.Context()); in != nil {
+		return in.client
+	}
+	return netip.Addr{}
 }
 
 // clientName is clientAddr for the log.

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -60,13 +61,14 @@ func (h *Hub) publish(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.metrics.Published.Inc()
 	h.metrics.PublishSeconds.Observe(time.Since(start).Seconds())
-	h.log.Debug("update published", "request_id", requestID(r.Context()), "event_id", e.Update.ID,
-		"topics", e.Update.Topics, "position", e.Pos)
-
+	if h.log.Enabled(r.Context(), slog.LevelDebug) {
+		h.log.Debug("update published", "request_id", requestID(r.Context()), "event_id", e.Update.ID,
+			"topics", e.Update.Topics, "position", e.Pos)
+	}
 	head := w.Header()
-	head.Set("Content-Type", "text/plain; charset=utf-8")
+	head["Content-Type"] = plainText
 	head.Set("Content-Length", strconv.Itoa(len(e.Update.ID)))
-	head.Set("Cache-Control", "no-store")
+	head["Cache-Control"] = noStore
 	harden(head)
 	_, _ = io.WriteString(w, e.Update.ID)
 	return nil

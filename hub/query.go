@@ -44,9 +44,12 @@ func notAForm() error {
 	}
 }
 
+// maxBodyAhead is how much room is made for a body before it comes, in bytes.
+const maxBodyAhead = 16 << 10
+
 // readBody reads a body of at most Limits.BodyBytes to its end (LIM-01, LIM-12).
 func (h *Hub) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.o.Limits.BodyBytes))
+	body, err := readAll(w, r, h.o.Limits.BodyBytes)
 	if err == nil {
 		return body, nil
 	}
@@ -56,6 +59,23 @@ func (h *Hub) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return nil, &spec.Problem{
 		Status: http.StatusBadRequest, Reason: "body_unreadable", Detail: "the body ended early or came too slowly", Cause: err,
 	}
+}
+
+// readAll reads a body of at most limit bytes. A short one whose length is announced needs no more than that.
+func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	n := r.ContentLength
+	if n < 0 || n > min(limit, maxBodyAhead) {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		return nil, err
+	}
+	var more [1]byte
+	if n, err := io.ReadFull(r.Body, more[:]); n > 0 || !errors.Is(err, io.EOF) {
+		return nil, errors.Join(errors.New("more came than was announced"), err)
+	}
+	return body, nil
 }
 
 func (h *Hub) bodyTooLarge() error {

@@ -103,10 +103,19 @@ func problemJSON(p *spec.Problem, id string) []byte {
 
 // harden sets the headers that keep a browser from making more of an answer than it is (CORS-11).
 func harden(head http.Header) {
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("X-Frame-Options", "DENY")
-	head.Set("Content-Security-Policy", "default-src 'self'")
+	head["X-Content-Type-Options"] = noSniff
+	head["X-Frame-Options"] = noFrames
+	head["Content-Security-Policy"] = ownSources
 }
+
+// Values of headers that many answers have; shared, so they are only ever replaced.
+var (
+	noSniff    = []string{"nosniff"}
+	noFrames   = []string{"DENY"}
+	ownSources = []string{"default-src 'self'"}
+	noStore    = []string{"no-store"}
+	plainText  = []string{"text/plain; charset=utf-8"}
+)
 
 // accepts reports whether the request names a media type in Accept. Wildcards do not count: the answer
 // is for clients that ask for it.

@@ -1,13 +1,11 @@
 package hub
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"runtime/debug"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/google/uuid"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
 )
@@ -18,7 +16,7 @@ const allowedMethods = "GET, HEAD, POST, QUERY, OPTIONS"
 // routes is the table of what the hub answers to, outermost wrapper first.
 func (h *Hub) routes() http.Handler {
 	r := chi.NewRouter()
-	r.Use(
+	wrappers := chi.Chain(
 		h.boundBodies,   // no answer waits for a body for ever
 		withRequestID,   // every answer can be found in the log
 		h.recoverPanics, // one request's defect is its own
@@ -45,7 +43,19 @@ func (h *Hub) routes() http.Handler {
 	}
 	r.MethodNotAllowed(h.handle("other", h.methodNotAllowed))
 	r.NotFound(h.handle("other", notFound))
-	return r
+	return wrappers.Handler(h.shortcut(r))
+}
+
+// shortcut spares publications, of which there are the most, the way through the table.
+func (h *Hub) shortcut(table http.Handler) http.Handler {
+	publish := h.handle("publish", h.publish)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path == h.o.Path && r.URL.RawPath == "" {
+			publish(w, r)
+			return
+		}
+		table.ServeHTTP(w, r)
+	})
 }
 
 // handle adapts a handler that returns its refusal.
@@ -86,23 +96,6 @@ func (h *Hub) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
 
 func notFound(http.ResponseWriter, *http.Request) error {
 	return &spec.Problem{Status: http.StatusNotFound, Reason: "not_found", Detail: "nothing is served at this path"}
-}
-
-type requestIDKey struct{}
-
-// withRequestID gives each request an id of ours and puts it into the answer. One sent by the client is
-// ignored: it could be anything.
-func withRequestID(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := uuid.NewString()
-		w.Header().Set(spec.HeaderRequestID, id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
-	})
-}
-
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
 }
 
 // recoverPanics answers 500 where nothing has been written yet, counts, and logs.
