@@ -141,7 +141,7 @@ func writeBanner(w io.Writer, version string, nodes []*App) error {
 	case !first.cfg.Classic:
 		t, selector, end = t08, spec.ParamMatch, "for 30 days"
 	case t08 != "":
-		beside = "\nClients of draft-08 say match=hello instead of topic=hello, and use this token, good for 30 days:\n\n  " + t08 + "\n\n"
+		beside = "\nClients of draft-08 say match=hello instead of topic=hello, and use this token, good for 30 days:\n\n  " + t08 + "\n"
 	}
 	if t != "" {
 		publish = "-H 'Authorization: Bearer " + t + "' "
