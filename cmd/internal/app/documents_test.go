@@ -122,8 +122,8 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 
 // clientFlags are flags of the commands other than serve. Source: the command contract.
 var clientFlags = []string{
-	"admin", "after", "alg", "count", "data", "for", "hub", "id", "input", "json", "key", "kid", "last-event-id", "limit", "output", "payload", "private", "progress", "publish",
-	"publisher-key", "subject", "subscribe", "subscriber", "subscriber-key", "token", "topic", "ttl", "type",
+	"admin", "after", "alg", "audience", "client-id", "count", "data", "for", "generation", "hub", "id", "input", "json", "key", "kid", "last-event-id", "limit", "match", "match-urlpattern", "output", "payload", "private", "progress", "publish", "publish-urlpattern",
+	"publisher-key", "subject", "subscribe", "subscribe-urlpattern", "subscriber", "subscriber-key", "token", "topic", "ttl", "type",
 	// of bench
 	"anonymous", "connect", "duration", "history", "hold", "metrics", "missed", "pid", "protocol", "publish-hub", "publishers", "quiet", "rate", "selector-template",
 	"size", "source", "subscriber-token", "subscribers", "topic-prefix", "topics", "warmup", "window",
