@@ -197,3 +197,16 @@ func TestIssuersThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestIssuersOfTheReferenceCanBeRead keeps the example of docs/configuration.md right.
+func TestIssuersOfTheReferenceCanBeRead(t *testing.T) {
+	_, example, _ := strings.Cut(readDocument(t, "docs/configuration.md"), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	s, _, err := load(t, example, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.Config.Issuers); n != 4 || len(s.Config.Issuers[1].Keys) != 2 {
+		t.Errorf("%d issuers: %+v", n, s.Config.Issuers)
+	}
+}
