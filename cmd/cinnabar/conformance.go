@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,20 +13,31 @@ import (
 
 func newConformance() *cobra.Command {
 	var target conformance.Target
-	var publisher, subscriber secretFlag
+	var publisher, subscriber, issuer secretFlag
 	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "conformance URL",
 		Short: "Judge any hub by the protocol, over HTTP",
-		Long: `Run the black-box cases of the protocol against the hub at URL and print a verdict on each. The keys are the
-hub's HMAC secrets (HS256), with which the cases sign tokens. Cases that need a hub started in a certain way
-are skipped unless the flags below say that it was. Ends with 1 if a case failed.`,
-		Example: "  cinnabar conformance http://127.0.0.1:3000/.well-known/mercure --publisher-key $KEY --subscriber-key $KEY --anonymous",
-		Args:    cobra.ExactArgs(1),
+		Long: `Run the black-box cases of the protocol against the hub at URL and print a verdict on each. The cases sign
+tokens of their own: classic ones with the hub's HMAC secrets (HS256), those of draft-08 with the key of an
+issuer that the hub trusts. Cases that hold for both generations are tried in each. Cases that need a hub
+started in a certain way are skipped unless the flags below say that it was. Ends with 1 if a case failed.`,
+		Example: "  cinnabar conformance http://127.0.0.1:3000/.well-known/mercure --publisher-key $KEY --subscriber-key $KEY --anonymous\n" +
+			"  cinnabar conformance https://hub.example.com/.well-known/mercure --generation draft-08 \\\n" +
+			"    --issuer https://id.example.com --issuer-key @issuer.pem",
+		Args: cobra.ExactArgs(1),
 	}
 	publisher.bind(cmd, "publisher-key", "CINNABAR_KEY", "`secret` of the publisher role")
 	subscriber.bind(cmd, "subscriber-key", "CINNABAR_KEY", "`secret` of the subscriber role")
+	issuer.bind(cmd, "issuer-key", "CINNABAR_ISSUER_KEY", "`secret` or PEM private key of the issuer")
 	f := cmd.Flags()
+	f.StringVar(&target.Generation, "generation", "", "`generation` of the protocol to try, classic, draft-08 or both; when left out those whose keys are given")
+	f.StringVar(&target.Issuer, "issuer", "", "`URL` of an issuer that the hub trusts in both roles, the iss of draft-08 tokens")
+	f.StringVar(&target.IssuerAlg, "issuer-alg", "", "`algorithm` of the issuer's tokens; when left out HS256, or what fits a PEM key")
+	f.StringVar(&target.Resource, "resource", "", "the hub's resource identifier, the aud of draft-08 tokens, when it is not URL")
+	f.StringVar(&target.PublicURL, "public-url", "", "the hub `URL` against which it resolves relative topics and patterns; when left out that is not tried")
+	f.BoolVar(&target.NoClassic, "strict", false, "the hub serves draft-08 alone (--classic=false)")
+	f.BoolVar(&target.NoIssuers, "no-issuers", false, "the hub has no issuers: classic tokens alone, no metadata")
 	f.BoolVar(&target.Anonymous, "anonymous", false, "the hub takes anonymous subscribers")
 	f.BoolVar(&target.Subscriptions, "subscriptions", false, "the hub keeps the list of active subscriptions")
 	f.StringVar(&target.AllowOrigin, "allow-origin", "", "an `origin` listed in the hub's cors-origin")
@@ -51,8 +61,11 @@ are skipped unless the flags below say that it was. Ends with 1 if a case failed
 		if target.SubscriberKey, err = subscriber.read(); err != nil {
 			return err
 		}
-		if target.PublisherKey == "" || target.SubscriberKey == "" {
-			return &usageError{errors.New("give --publisher-key and --subscriber-key, or set CINNABAR_KEY for both")}
+		if target.IssuerKey, err = issuer.read(); err != nil {
+			return err
+		}
+		if err := target.Check(); err != nil {
+			return &usageError{fmt.Errorf("%w; see --publisher-key, --subscriber-key, --issuer and --issuer-key", err)}
 		}
 		ctx, stop := interruptible(cmd.Context(), 0)
 		defer stop()

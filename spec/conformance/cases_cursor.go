@@ -61,8 +61,8 @@ func cursorNonASCII(ctx context.Context, p *Probe) {
 		"as a script's, in header": p.resume(ctx, latin1.String(), topic),
 		"as a script's, in URL":    p.subscribe(ctx, p.topics(topic)+"&"+p.gen.cursor+"="+url.QueryEscape(latin1.String()), bearer(p.subscriber())),
 	} {
-		if got := s.header.Get("Last-Event-ID"); got == "earliest" || got == "" {
-			p.Errorf("%s: Last-Event-ID: %q, want the id recognised", what, got)
+		if got := s.header.Get(p.reconciled()); got == "earliest" || got == "" {
+			p.Errorf("%s: %s: %q, want the id recognised", what, p.reconciled(), got)
 			continue
 		}
 		s.want("2")

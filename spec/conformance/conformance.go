@@ -120,6 +120,7 @@ func Cases() []Case {
 		publishCases(), publishFieldCases(), wireCases(),
 		carrierCases(), tokenCases(), claimCases(),
 		errorCases(), resumeCases(), cursorCases(), corsCases(), csrfCases(), presenceCases(), limitCases(), regressionCases(),
+		matcherCases(), queryCases(), accessCases(), detailCases(), discoveryCases(), presence08Cases(), strictCases(), crossCases(),
 	)
 }
 
@@ -176,6 +177,12 @@ func RunCases(ctx context.Context, t Target, cases []Case, report func(Result)) 
 		}
 	}
 	return failed, nil
+}
+
+// Check returns why t cannot be tested, nil if it can.
+func (t Target) Check() error {
+	_, err := t.checked()
+	return err
 }
 
 // checked returns t with its defaults, or why it cannot be tested.

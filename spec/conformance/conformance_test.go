@@ -54,10 +54,24 @@ func TestNoCaseHoldsForAServerThatIsNoHub(t *testing.T) {
 				URL: s.URL + "/.well-known/mercure", PublisherKey: "a key", SubscriberKey: "another key", Wait: 150 * time.Millisecond, Concurrency: 16,
 				AllowOrigin: "https://a.example", PublishOrigin: "https://b.example", Heartbeat: time.Millisecond, Lifetime: 100 * time.Millisecond,
 				WriteTimeout: 10 * time.Millisecond, History: 3, Subscriptions: true,
+				Issuer: "https://issuer.example", IssuerKey: "an issuer's key", NoIssuers: true,
 			}
+			strict := target
+			strict.Generation, strict.NoClassic = Draft08, true
 			_, err := Run(t.Context(), target, func(r Result) {
+				if strings.HasPrefix(r.Case.Name, "strict/") {
+					return
+				}
 				if r.Err == nil && (name != "an empty stream" || !onlyTheHead[r.Case.Name]) {
-					t.Errorf("%s holds (skipped: %q)", r.Case.Name, r.Skipped)
+					t.Errorf("%s holds (skipped: %q)", r.Name(), r.Skipped)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = RunCases(t.Context(), strict, strictCases(), func(r Result) {
+				if r.Err == nil {
+					t.Errorf("%s holds (skipped: %q)", r.Name(), r.Skipped)
 				}
 			})
 			if err != nil {
@@ -69,10 +83,17 @@ func TestNoCaseHoldsForAServerThatIsNoHub(t *testing.T) {
 
 func TestTargetsThatCannotBeTested(t *testing.T) {
 	for name, target := range map[string]Target{
-		"no URL":         {PublisherKey: "a", SubscriberKey: "b"},
-		"another scheme": {URL: "ftp://a.example/", PublisherKey: "a", SubscriberKey: "b"},
-		"no keys":        {URL: "http://a.example/"},
-		"one key":        {URL: "http://a.example/", PublisherKey: "a"},
+		"no URL":                        {PublisherKey: "a", SubscriberKey: "b"},
+		"another scheme":                {URL: "ftp://a.example/", PublisherKey: "a", SubscriberKey: "b"},
+		"no keys":                       {URL: "http://a.example/"},
+		"no issuer":                     {URL: "http://a.example/", IssuerKey: "a"},
+		"no issuer key":                 {URL: "http://a.example/", Issuer: "https://a.example"},
+		"no such key":                   {URL: "http://a.example/", Issuer: "https://a.example", IssuerKey: "-----BEGIN X-----"},
+		"a generation without its keys": {URL: "http://a.example/", PublisherKey: "a", SubscriberKey: "b", Generation: Draft08},
+		"both without the keys of one":  {URL: "http://a.example/", Issuer: "https://a.example", IssuerKey: "a", Generation: Both},
+		"no such generation":            {URL: "http://a.example/", PublisherKey: "a", SubscriberKey: "b", Generation: "draft-09"},
+		"a strict hub in both":          {URL: "http://a.example/", Generation: Both, PublisherKey: "a", SubscriberKey: "b", Issuer: "https://a.example", IssuerKey: "a", NoClassic: true},
+		"one key":                       {URL: "http://a.example/", PublisherKey: "a"},
 	} {
 		if _, err := Run(t.Context(), target, nil); err == nil {
 			t.Errorf("%s: no error", name)

@@ -106,9 +106,9 @@ func (t *Target) choose() error {
 	t.chosen = t.Generation != ""
 	if !t.chosen {
 		switch {
-		case hasClassic && hasDraft08:
+		case hasClassic && hasDraft08 && !t.NoClassic:
 			t.Generation = Both
-		case hasDraft08:
+		case hasDraft08 || t.NoClassic:
 			t.Generation = Draft08
 		default:
 			t.Generation = Classic
@@ -120,10 +120,10 @@ func (t *Target) choose() error {
 		return fmt.Errorf("conformance: the generation is %q, want %s, %s or %s", t.Generation, Classic, Draft08, Both)
 	}
 	if t.Generation != Draft08 && !hasClassic {
-		return errors.New("conformance: both the publisher's and the subscriber's key are needed")
+		return errors.New("conformance: both the publisher's and the subscriber's key are needed for the classic generation")
 	}
 	if t.Generation != Classic && !hasDraft08 {
-		return errors.New("conformance: an issuer and its key are needed")
+		return errors.New("conformance: an issuer and its key are needed for draft-08")
 	}
 	if t.NoClassic && t.Generation != Draft08 {
 		return errors.New("conformance: a hub without the classic generation is tried in draft-08 alone")

@@ -53,13 +53,18 @@ func (p *Probe) open(ctx context.Context, query string, h http.Header) *stream {
 }
 
 func (p *Probe) tryOpen(ctx context.Context, client *http.Client, query string, h http.Header) (*stream, error) {
+	return p.tryAsk(ctx, client, http.MethodGet, query, http.NoBody, h)
+}
+
+// tryAsk opens a stream with any method.
+func (p *Probe) tryAsk(ctx context.Context, client *http.Client, method, query string, body io.Reader, h http.Header) (*stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(p.Wait, cancel)
 	defer late.Stop()
 	if query != "" {
 		query = "?" + query
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+query, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, p.URL+query, body)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -28,6 +28,7 @@ type claims = jwt.MapClaims
 // tokenSpec describes a token to be signed.
 type tokenSpec struct {
 	key    string // HMAC secret or PEM private key
+	secret []byte // HMAC secret that may look like PEM; nil = what key is
 	claims claims
 	jose   map[string]any
 	method jwt.SigningMethod // nil = HS256
@@ -149,11 +150,7 @@ func (p *Probe) sign(s tokenSpec) string {
 	}
 	t := jwt.NewWithClaims(method, s.claims)
 	maps.Copy(t.Header, s.jose)
-	key, err := signingKey(s.key)
-	if err != nil {
-		p.Fatalf("sign a token: %v", err)
-	}
-	signed, err := t.SignedString(key)
+	signed, err := t.SignedString(p.keyOf(s))
 	if err != nil {
 		p.Fatalf("sign a token: %v", err)
 	}
@@ -165,6 +162,18 @@ func (p *Probe) publisher(selectors ...string) string { return p.sign(p.pubSpec(
 
 // subscriber is a token that may receive private updates for the selectors.
 func (p *Probe) subscriber(selectors ...string) string { return p.sign(p.subSpec(selectors...)) }
+
+// keyOf is the key that s is signed with.
+func (p *Probe) keyOf(s tokenSpec) any {
+	if s.secret != nil {
+		return s.secret
+	}
+	key, err := signingKey(s.key)
+	if err != nil {
+		p.Fatalf("sign a token: %v", err)
+	}
+	return key
+}
 
 // signingKey reads a secret or a private key.
 func signingKey(key string) (any, error) {
@@ -243,13 +252,9 @@ func (p *Probe) raw(s tokenSpec, payload string) string {
 	if err != nil {
 		p.Fatalf("%v", err)
 	}
-	key, err := signingKey(s.key)
-	if err != nil {
-		p.Fatalf("%v", err)
-	}
 	b64 := base64.RawURLEncoding.EncodeToString
 	text := b64(header) + "." + b64([]byte(payload))
-	sig, err := s.method.Sign(text, key)
+	sig, err := s.method.Sign(text, p.keyOf(s))
 	if err != nil {
 		p.Fatalf("%v", err)
 	}

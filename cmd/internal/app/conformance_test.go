@@ -16,10 +16,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
+	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/conformance"
 )
 
@@ -28,7 +30,27 @@ const (
 	subscriberKey = "a subscriber's secret for tests, 32 bytes"
 	corsOrigin    = "https://app.example"
 	publishOrigin = "https://backend.example"
+	issuer        = "https://issuer.example"
+	resource      = "https://hub.example/.well-known/mercure"
 )
+
+// issuerKey is a key pair of the issuer's, made once.
+var issuerKey = sync.OnceValues(func() (private, public string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	encode := func(kind string, der []byte, err error) string {
+		if err != nil {
+			panic(err)
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	private = encode("PRIVATE KEY", der, err)
+	der, err = x509.MarshalPKIXPublicKey(&key.PublicKey)
+	return private, encode("PUBLIC KEY", der, err)
+})
 
 // startHub runs a whole hub on free ports of the loopback until the test ends.
 func startHub(t *testing.T, change func(*app.Config)) (*app.App, conformance.Target) {
@@ -38,6 +60,8 @@ func startHub(t *testing.T, change func(*app.Config)) (*app.App, conformance.Tar
 	cfg.PublisherKey, cfg.SubscriberKey = app.NewSecret(publisherKey), app.NewSecret(subscriberKey)
 	cfg.CORSOrigins, cfg.PublishOrigins = []string{corsOrigin}, []string{publishOrigin}
 	cfg.DrainDelay = 0
+	private, public := issuerKey()
+	cfg.Issuer, cfg.IssuerKey, cfg.IssuerAlg, cfg.ResourceIdentifier = issuer, app.NewSecret(public), "ES256", resource
 	change(&cfg)
 	hub, err := app.New(cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
@@ -53,10 +77,18 @@ func startHub(t *testing.T, change func(*app.Config)) (*app.App, conformance.Tar
 			t.Errorf("stop the hub: %v", err)
 		}
 	})
-	return hub, conformance.Target{
+	target := conformance.Target{
 		URL: hub.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey,
+		Issuer: issuer, IssuerKey: private, Resource: resource, PublicURL: "http://localhost" + spec.DefaultHubPath,
 		Anonymous: cfg.Anonymous, Subscriptions: cfg.Subscriptions, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
 	}
+	if cfg.Issuer == "" {
+		target.NoIssuers, target.Issuer, target.IssuerKey, target.Resource = true, "", "", ""
+	}
+	if !cfg.Classic {
+		target.NoClassic, target.PublisherKey, target.SubscriberKey = true, "", ""
+	}
+	return hub, target
 }
 
 // pick returns the cases of these names; it fails for one that does not exist.
@@ -94,6 +126,30 @@ func TestTheHubConforms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, target := startHub(t, change)
+			judge(t, target, conformance.Cases())
+		})
+	}
+}
+
+// noIssuers makes a hub of the classic generation alone.
+func noIssuers(c *app.Config) {
+	c.Issuer, c.IssuerKey, c.IssuerAlg, c.ResourceIdentifier = "", app.Secret{}, app.Default().IssuerAlg, ""
+}
+
+// noClassic makes a hub of draft-08 alone.
+func noClassic(c *app.Config) {
+	c.Classic, c.PublisherKey, c.SubscriberKey, c.DefaultGeneration = false, app.Secret{}, app.Secret{}, spec.Draft08.Name
+}
+
+// Covers: G-22.
+func TestTheHubConformsInOneGeneration(t *testing.T) {
+	for name, change := range map[string]func(*app.Config){
+		"classic":             func(c *app.Config) { noIssuers(c); c.Subscriptions, c.Anonymous = true, true },
+		"draft-08":            func(c *app.Config) { noClassic(c); c.Subscriptions = true },
+		"draft-08, anonymous": func(c *app.Config) { noClassic(c); c.Subscriptions, c.Anonymous = true, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, target := startHub(t, func(c *app.Config) { c.Transport = "memory"; change(c) })
 			judge(t, target, conformance.Cases())
 		})
 	}
@@ -165,7 +221,7 @@ func TestTheHubConformsWithAShortHistory(t *testing.T) {
 	for _, transport := range []string{"memory", "jetstream"} {
 		t.Run(transport, func(t *testing.T) {
 			_, target := startHub(t, func(c *app.Config) { c.Transport, c.HistoryMaxMessages = transport, 6 })
-			target.History = 6
+			target.History, target.Concurrency = 6, 1 // nobody else may publish
 			judge(t, target, pick(t, "resume/trimmed"))
 		})
 	}
