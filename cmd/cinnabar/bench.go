@@ -1,16 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
 	"github.com/cinnabar-hub/cinnabar/cmd/internal/load"
+	"github.com/cinnabar-hub/cinnabar/spec"
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 )
 
 func newBench() *cobra.Command {
@@ -29,12 +33,16 @@ Ends with 1 if the hub was at fault. docs/performance.md says what every figure 
 	return cmd
 }
 
+// benchTTL is how long a draft-08 token of a run is good; it must have an end.
+const benchTTL = 24 * time.Hour
+
 // benchFlags are what all of bench's commands have in common.
 type benchFlags struct {
 	hub                      hubFlags
 	key, subscriberKey       secretFlag
 	subscriberToken          secretFlag
-	protocol                 string
+	generation, issuer       string
+	audience                 string
 	anonymous, asJSON, quiet bool
 	sources                  []string
 	target                   load.Target
@@ -44,6 +52,9 @@ func (f *benchFlags) bind(cmd *cobra.Command, subscribes bool) {
 	f.hub.bind(cmd)
 	f.key.bind(cmd, "key", "CINNABAR_KEY", "`key` of the hub, to sign tokens for all topics with, when there is no --token")
 	flags := cmd.Flags()
+	flags.StringVar(&f.generation, "generation", spec.Classic.Name, "`classic|draft-08`: of the parameters to subscribe with, and of tokens that are signed with --key")
+	flags.StringVar(&f.issuer, "issuer", "", "draft-08: `iss` claim of tokens that are signed with --key")
+	flags.StringVar(&f.audience, "audience", "", "draft-08: `aud` claim of such tokens, the hub's resource identifier; that of --hub unless given")
 	flags.IntSliceVar(&f.target.Meter.PIDs, "pid", nil, "process `number` of the hub on this machine, to measure what it uses (Linux); repeatable")
 	flags.StringVar(&f.target.Meter.MetricsURL, "metrics", "", "`URL` of the hub's metrics, to measure what it uses, such as http://127.0.0.1:3001/metrics")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object instead of a table")
@@ -54,9 +65,9 @@ func (f *benchFlags) bind(cmd *cobra.Command, subscribes bool) {
 	f.subscriberToken.bind(cmd, "subscriber-token", "CINNABAR_SUBSCRIBER_TOKEN", "JSON Web `Token` of the subscribers, when it is another")
 	f.subscriberKey.bind(cmd, "subscriber-key", "CINNABAR_SUBSCRIBER_KEY", "`key` for subscribers' tokens, when it is another")
 	flags.BoolVar(&f.anonymous, "anonymous", false, "subscribe without a token")
-	flags.StringVar(&f.protocol, "protocol", "classic", "`generation` of the parameters to subscribe with: classic or draft-08")
 	flags.StringVar(&f.target.PublishURL, "publish-hub", "", "`URL` of the node to publish to, when it is another than --hub")
 	flags.StringSliceVar(&f.sources, "source", nil, "local `address` to connect from; repeatable, used in turn")
+	flags.DurationVar(&f.target.Patience, "patience", 5*time.Second, "`time` to wait for missing updates while none arrives")
 	flags.IntVar(&f.target.Connect, "connect", 128, "`number` of streams that are being opened at a time")
 }
 
@@ -64,29 +75,29 @@ func (f *benchFlags) bind(cmd *cobra.Command, subscribes bool) {
 func (f *benchFlags) read() (*load.Target, error) {
 	t := &f.target
 	var err error
-	if t.URL, t.PublishToken, err = f.hub.read(); err != nil {
+	if t.URL, _, err = f.hub.read(); err != nil {
 		return nil, err
 	}
-	if t.PublishToken, err = tokenFor(&f.hub.token, &f.key, true); err != nil {
+	switch f.generation {
+	case spec.Classic.Name:
+	case spec.Draft08.Name:
+		t.Draft08 = true
+	default:
+		return nil, &usageError{fmt.Errorf("--generation %q: %s or %s", f.generation, spec.Classic.Name, spec.Draft08.Name)}
+	}
+	if t.PublishToken, err = f.token(&f.hub.token, &f.key); err != nil {
 		return nil, err
 	}
 	if !f.quiet {
 		t.Notify = func(what string) { fmt.Fprintln(os.Stderr, "bench:", what) }
 	}
-	if f.protocol == "" { // a command that does not subscribe
+	if f.subscriberToken.flag == nil { // a command that does not subscribe
 		return t, nil
 	}
 	if t.PublishURL != "" {
 		if err := checkAddress("--publish-hub", t.PublishURL, "http://127.0.0.1:3000/.well-known/mercure"); err != nil {
 			return nil, err
 		}
-	}
-	switch f.protocol {
-	case "classic":
-	case "draft-08":
-		t.Draft08 = true
-	default:
-		return nil, &usageError{fmt.Errorf("--protocol %q: classic or draft-08", f.protocol)}
 	}
 	for _, s := range f.sources {
 		a, err := netip.ParseAddr(s)
@@ -98,20 +109,20 @@ func (f *benchFlags) read() (*load.Target, error) {
 	return t, f.readSubscriber()
 }
 
+// readSubscriber reads the subscribers' token, which is the publishers' unless there is another.
 func (f *benchFlags) readSubscriber() (err error) {
 	t := &f.target
 	if f.anonymous {
 		return nil
 	}
-	if t.SubscribeToken, err = tokenFor(&f.subscriberToken, &f.subscriberKey, false); err != nil || t.SubscribeToken != "" {
-		return err
+	if t.SubscribeToken, err = f.token(&f.subscriberToken, &f.subscriberKey); err == nil && t.SubscribeToken == "" {
+		t.SubscribeToken = t.PublishToken
 	}
-	t.SubscribeToken = t.PublishToken
-	return nil
+	return err
 }
 
-// tokenFor is the token that was given, or one signed with the key that was given, or none.
-func tokenFor(token, key *secretFlag, publish bool) (string, error) {
+// token is the one that was given, or one for all topics, signed with the key that was given, or none.
+func (f *benchFlags) token(token, key *secretFlag) (string, error) {
 	if token.flag.Changed && key.flag.Changed {
 		return "", &usageError{fmt.Errorf("give --%s or --%s, not both", token.flag.Name, key.flag.Name)}
 	}
@@ -124,9 +135,13 @@ func tokenFor(token, key *secretFlag, publish bool) (string, error) {
 	if err != nil || k == "" {
 		return "", err
 	}
-	o := auth.MintOptions{Key: k, Subscribe: []string{"*"}}
-	if publish {
-		o.Publish = []string{"*"}
+	o := auth.MintOptions{Key: k, Publish: []string{spec.Wildcard}, Subscribe: []string{spec.Wildcard}}
+	if f.target.Draft08 {
+		all := []topic.Selector{{Kind: topic.Exact, Pattern: spec.Wildcard}}
+		o = auth.MintOptions{
+			Generation: spec.Draft08.Name, Key: k, Issuer: f.issuer, Audience: []string{cmp.Or(f.audience, f.target.URL)}, TTL: benchTTL,
+			Details: []auth.MintDetail{{Actions: []spec.Action{spec.ActionPublish, spec.ActionSubscribe}, Topics: all}},
+		}
 	}
 	t, err := auth.Mint(o)
 	if err != nil {

@@ -125,7 +125,7 @@ var clientFlags = []string{
 	"admin", "after", "alg", "audience", "client-id", "count", "data", "for", "generation", "hub", "id", "input", "json", "key", "kid", "last-event-id", "limit", "match", "match-urlpattern", "output", "payload", "private", "progress", "publish", "publish-urlpattern",
 	"publisher-key", "subject", "subscribe", "subscribe-urlpattern", "subscriber", "subscriber-key", "token", "topic", "ttl", "type",
 	// of bench
-	"anonymous", "connect", "duration", "history", "hold", "metrics", "missed", "pid", "protocol", "publish-hub", "publishers", "quiet", "rate", "selector-template",
+	"anonymous", "audience", "connect", "duration", "generation", "history", "hold", "metrics", "missed", "patience", "pid", "publish-hub", "publishers", "quiet", "rate", "selector-template",
 	"size", "source", "subscriber-token", "subscribers", "topic-prefix", "topics", "warmup", "window",
 }
 

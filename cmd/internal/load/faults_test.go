@@ -15,6 +15,7 @@ import (
 // TestAHubThatIsAtFaultIsFoundOut runs three subscribers of three topics at a hub with one fault, which concerns
 // the first stream's fourth update, until it has taken enough updates.
 func TestAHubThatIsAtFaultIsFoundOut(t *testing.T) {
+	t.Parallel()
 	honest := func(_, _ int, data string) []string { return []string{data} }
 	var held string
 	tests := []struct {

@@ -42,7 +42,7 @@ type Target struct {
 	Connect int          // subscriptions being opened at a time; 0 = 128
 	Meter   Meter        // of the hub's process or processes
 	Notify  func(string) // told what begins, for the impatient; nil = nobody
-	// Patience is how long missing updates are waited for while none arrives; 0 = 3 seconds.
+	// Patience is how long missing updates are waited for while none arrives; 0 = 5 seconds.
 	Patience time.Duration
 }
 
@@ -57,7 +57,7 @@ const (
 	defaultConnect = 128
 	// answerPatience bounds the wait for one connection, one head, one acknowledgement.
 	answerPatience  = 30 * time.Second
-	defaultPatience = 3 * time.Second
+	defaultPatience = 5 * time.Second
 	// settlePause lies between opening and publishing: a hub may answer a subscription before it is in effect.
 	settlePause = 250 * time.Millisecond
 )
@@ -154,6 +154,9 @@ func newRun(mode string, t Target) (*run, error) {
 	}
 	if t.Patience == 0 {
 		t.Patience = defaultPatience
+	}
+	if t.Patience < 0 {
+		return nil, badOption("--patience %v: more than 0", t.Patience)
 	}
 	if t.Connect < 1 || t.Connect > 10_000 {
 		return nil, badOption("--connect %d: 1 to 10000 subscriptions at a time", t.Connect)

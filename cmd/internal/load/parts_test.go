@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -226,5 +228,51 @@ func TestThousands(t *testing.T) {
 		if got := thousands(v); got != want {
 			t.Errorf("%v is written %s, want %s", v, got, want)
 		}
+	}
+}
+
+func TestSourcesAreManyOnTheLoopbackOnly(t *testing.T) {
+	for _, tt := range []struct {
+		url   string
+		n     int
+		given []netip.Addr
+		want  int
+	}{
+		{"http://127.0.0.1:3000/", sourcePorts, nil, 0},
+		{"http://127.0.0.1:3000/", sourcePorts + 1, nil, 2},
+		{"http://localhost/", 3 * sourcePorts, nil, 3},
+		{"http://127.0.0.1/", 3 * sourcePorts, []netip.Addr{netip.MustParseAddr("127.0.0.9")}, 1},
+		{"https://hub.example/", 3 * sourcePorts, nil, 0},
+		{"http://[::1]:3000/", 3 * sourcePorts, nil, 0},
+	} {
+		r, err := newRun("idle", Target{URL: tt.url, Sources: tt.given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := tt.want
+		if runtime.GOOS != "linux" {
+			want = len(tt.given)
+		}
+		all := r.sources(tt.n)
+		if len(all) != want {
+			t.Errorf("%s, %d subscribers: %v", tt.url, tt.n, all)
+		}
+		for _, a := range all {
+			if !a.IsLoopback() {
+				t.Errorf("%s: %v", tt.url, a)
+			}
+		}
+	}
+}
+
+func TestTheLimitOfFilesIsExplained(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no such limit")
+	}
+	if err := needFiles(1 << 40); err == nil || !strings.Contains(err.Error(), "ulimit") {
+		t.Errorf("%v", err)
+	}
+	if err := needFiles(1); err != nil {
+		t.Error(err)
 	}
 }

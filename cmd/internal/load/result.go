@@ -77,7 +77,7 @@ type Published struct {
 	PerSecond float64  `json:"accepted_per_s"`
 	Latency   *Latency `json:"latency,omitempty"` // from before the request to the answer
 	Behind    float64  `json:"behind_max_ms"`     // how late an update of a fixed rate was sent at worst
-	Stalls    int64    `json:"stalls"`            // times that the window was full and nothing arrived for 3 s
+	Stalls    int64    `json:"stalls"`            // times that the window was full, and nothing arrived until the patience was over
 }
 
 // Deliveries is what reached subscribers. Received, PerSecond and Latency are of the measured time; the faults are of
