@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
+	"unicode/utf8"
 )
 
 // DefaultMaxEvent bounds an event when NewDecoder is given no bound.
@@ -136,18 +136,20 @@ func indexBreak(b []byte) int {
 }
 
 func (d *Decoder) field(line []byte) error {
-	text := decodeUTF8(line)
-	name, value, _ := strings.Cut(text, ":")
-	if name == "" {
+	if !utf8.Valid(line) {
+		line = []byte(decodeUTF8(line))
+	}
+	name, value, _ := bytes.Cut(line, []byte{':'})
+	if len(name) == 0 {
 		if d.OnComment != nil {
-			d.OnComment(value)
+			d.OnComment(string(value))
 		}
 		return nil
 	}
-	value = strings.TrimPrefix(value, " ")
-	switch name {
+	value = bytes.TrimPrefix(value, []byte{' '})
+	switch string(name) {
 	case "event":
-		d.eventType = value
+		d.eventType = string(value)
 	case "data":
 		if len(d.data)+len(value)+1 > d.maxEvent {
 			return ErrTooLong
@@ -155,11 +157,11 @@ func (d *Decoder) field(line []byte) error {
 		d.data = append(append(d.data, value...), '\n')
 		d.hasData = true
 	case "id":
-		if strings.IndexByte(value, 0) < 0 {
-			d.id = value
+		if bytes.IndexByte(value, 0) < 0 {
+			d.id = string(value)
 		}
 	case "retry":
-		if ms, err := strconv.ParseUint(value, 10, 64); err == nil && onlyDigits(value) {
+		if ms, err := strconv.ParseUint(string(value), 10, 64); err == nil && onlyDigits(value) {
 			d.retry, d.hasRetry, d.block = ms, true, ms
 		}
 	}
@@ -177,11 +179,11 @@ func (d *Decoder) dispatch() (Event, bool) {
 	return e, ok
 }
 
-func onlyDigits(s string) bool {
+func onlyDigits(s []byte) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
 			return false
 		}
 	}
-	return s != ""
+	return len(s) > 0
 }
