@@ -126,6 +126,9 @@ func TestQuietSubscriberFallsBehind(t *testing.T) {
 	_, br, _ := n.rawStream("HTTP/1.0", "topic=a", 64<<10)
 	dec := sse.NewDecoder(br, 1<<20)
 	n.publish("topic", "a", "id", "first", "data", strings.Repeat("x", 900<<10)) // fills the socket
+	if _, err := br.Peek(400); err != nil {                                      // it is on its way before the log forgets it
+		t.Fatal(err)
+	}
 	for range 200 {
 		n.publish("topic", "other", "data", "x")
 	}
