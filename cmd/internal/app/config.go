@@ -78,6 +78,8 @@ type Config struct {
 	MaxSelectorLength    int
 	MaxTemplateVariables int
 	MaxGrantSelectors    int
+	MaxGrantMatchers     int
+	MaxGrantDetails      int
 	MaxTokenLength       int64
 	MaxHead              int64
 
@@ -141,7 +143,8 @@ func Default() Config {
 
 		MaxBody: l.BodyBytes, MaxTopics: l.Topics, MaxTopicLength: l.TopicBytes, MaxIDLength: l.IDBytes,
 		MaxSelectors: l.Selectors, MaxSelectorLength: l.SelectorBytes, MaxTemplateVariables: l.Variables,
-		MaxGrantSelectors: l.GrantSelectors, MaxTokenLength: int64(l.TokenBytes), MaxHead: int64(l.HeadBytes),
+		MaxGrantSelectors: l.GrantSelectors, MaxGrantMatchers: l.GrantMatchers, MaxGrantDetails: l.GrantDetails,
+		MaxTokenLength: int64(l.TokenBytes), MaxHead: int64(l.HeadBytes),
 
 		Transport: "jetstream", DataDir: "./cinnabar-data", Sync: Sync{Every: time.Second},
 		PublishTimeout: 5 * time.Second, HistoryMaxBytes: 1 << 30, HistoryMaxAge: 168 * time.Hour,
@@ -157,7 +160,8 @@ func (c *Config) Limits() spec.Limits {
 	return spec.Limits{
 		BodyBytes: c.MaxBody, Topics: c.MaxTopics, TopicBytes: c.MaxTopicLength, IDBytes: c.MaxIDLength,
 		Selectors: c.MaxSelectors, SelectorBytes: c.MaxSelectorLength, Variables: c.MaxTemplateVariables,
-		GrantSelectors: c.MaxGrantSelectors, TokenBytes: int(c.MaxTokenLength), HeadBytes: int(c.MaxHead),
+		GrantSelectors: c.MaxGrantSelectors, GrantMatchers: c.MaxGrantMatchers, GrantDetails: c.MaxGrantDetails,
+		TokenBytes: int(c.MaxTokenLength), HeadBytes: int(c.MaxHead),
 	}
 }
 
@@ -231,7 +235,9 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.count(&c.MaxSelectors, 1, "max-selectors", "selectors per subscription request")
 	s.count(&c.MaxSelectorLength, 1, "max-selector-length", "bytes of a selector")
 	s.count(&c.MaxTemplateVariables, 1, "max-template-variables", "variables per URI template")
-	s.count(&c.MaxGrantSelectors, 1, "max-grant-selectors", "selectors per token")
+	s.count(&c.MaxGrantSelectors, 1, "max-grant-selectors", "selectors per classic token")
+	s.count(&c.MaxGrantMatchers, 1, "max-grant-matchers", "topics of all authorization_details of a draft-08 token together")
+	s.count(&c.MaxGrantDetails, 1, "max-grant-details", "authorization_details for hubs in a draft-08 token")
 	add(s, &c.MaxTokenLength, "max-token-length", "size of a token, `bytes`", "size", bytesFrom(256), formatBytes)
 	add(s, &c.MaxHead, "max-head", "size of a request's head, `bytes`", "size", bytesFrom(8<<10), formatBytes)
 
