@@ -400,7 +400,7 @@ func randomPieces(rng *rand.Rand, pieces []string, n int) string {
 func TestURLPatternsAgreeWithTheLibrary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 8))
 	matched := 0
-	for range 20_000 {
+	for range 10_000 {
 		pattern, topic := randomPieces(rng, urlPieces, 6), randomPieces(rng, urlTopicPieces, 5)
 		if rng.IntN(2) == 0 { // of one origin
 			pattern, topic = "/"+pattern, "/"+topic
@@ -410,7 +410,7 @@ func TestURLPatternsAgreeWithTheLibrary(t *testing.T) {
 		}
 	}
 	t.Logf("%d matched", matched)
-	if matched < 500 {
+	if matched < 200 {
 		t.Errorf("only %d patterns matched: the test tests little", matched)
 	}
 }
@@ -467,12 +467,14 @@ func BenchmarkURLPattern(b *testing.B) {
 			library.Test(fmt.Sprint(book, n), testHub)
 		}
 	})
-	b.Run("compile", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := compileURL(b, pattern, Limits{}); err != nil {
-				b.Fatal(err)
+	for _, pattern := range []string{pattern, "https://example.com/" + strings.Repeat("a.", 2000) + ":x"} {
+		b.Run(fmt.Sprintf("compile/bytes=%d", len(pattern)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := compileURL(b, pattern, Limits{}); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 }

@@ -120,7 +120,11 @@ func (r *urlReader) group() (p urlPart, found bool) {
 		r.rest, found = r.rest[n:], true
 		p.kind = partSegment
 	}
-	if n := expressionLen(r.rest); strings.HasPrefix(r.rest, "(") && n > 0 {
+	if strings.HasPrefix(r.rest, "(") {
+		n := expressionLen(r.rest)
+		if n < 0 {
+			return p, found
+		}
 		p.expression, r.rest, found = r.rest[1:n-1], r.rest[n:], true
 		switch p.expression {
 		case segmentExpression(r.syntax.delimiter):
