@@ -243,6 +243,8 @@ func TestStartRefusesAndLeavesNothingOpen(t *testing.T) {
 		"admin port taken":        {[]string{"--admin-listen=" + taken.Addr().String()}, "--admin-listen: listen on"},
 		"no socket from systemd":  {[]string{"--listen=systemd"}, "passed no socket"},
 		"no directory for a key":  {[]string{"--dev", "--data-dir=" + file}, "keys of --dev"},
+		"issuer's set missing":    {[]string{"--public-url=https://h.example/hub", "--issuer=https://id.example", "--issuer-jwks-url=file://" + file + ".json"}, "issuer https://id.example: "},
+		"issuer's set is no set":  {[]string{"--public-url=https://h.example/hub", "--issuer=https://id.example", "--issuer-jwks-url=file://" + file}, "issuer https://id.example: "},
 		"key set that is missing": {[]string{"--subscriber-jwt-key=", "--subscriber-jwks-url=file://" + file + ".json"}, "--subscriber-jwks-url"},
 	} {
 		t.Run(name, func(t *testing.T) {

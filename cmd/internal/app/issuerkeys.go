@@ -43,6 +43,9 @@ func (i *issuerKeys) open(ctx context.Context, log *slog.Logger) error {
 		return nil
 	}
 	o := auth.JWKSOptions{Algorithms: i.Algorithms, AllowPrivate: i.internal, Logger: log}
+	if o.Algorithms == nil {
+		o.Algorithms = auth.IssuerAlgorithms()
+	}
 	var set followed
 	var err error
 	if i.discovers() {

@@ -23,7 +23,7 @@ type Issuer struct {
 	URL        string // the token's iss, byte by byte
 	Keys       []IssuerKey
 	JWKS       string   // URL of a JWK Set, empty = none
-	Algorithms []string // of a set's keys; nil = every asymmetric one
+	Algorithms []string // of a set's keys; nil = auth.IssuerAlgorithms
 	Roles      []string // of issuerRoles; nil = both
 }
 

@@ -91,7 +91,7 @@ issuers:
       - {key: '@/etc/cinnabar/batch-2026.pem', alg: ES256, kid: '2026'}
     roles: [publish]                      # publish, subscribe; both unless given
   - issuer: https://id.example.com        # nothing more: the keys are found by its metadata
-    algorithms: [ES256]                   # of a set; every asymmetric one unless given
+    algorithms: [ES256]                   # of a set; EdDSA, ES256, ES384, ES512, RS256 and PS256 unless given
   - issuer: https://old.example.com
     jwks-url: https://old.example.com/keys
 ` + "```" + `
