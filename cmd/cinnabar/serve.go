@@ -30,7 +30,8 @@ MERCURE_PUBLISHER_JWT_KEY, MERCURE_PUBLISHER_JWT_ALG, MERCURE_SUBSCRIBER_JWT_KEY
 MERCURE_SUBSCRIBER_JWT_ALG are understood too. cinnabar config shows what is in effect.`,
 		Example: "  cinnabar serve --dev\n" +
 			"  cinnabar serve --dev --nodes 3\n" +
-			"  cinnabar serve --publisher-jwt-key @/run/secrets/hub --subscriber-jwt-key @/run/secrets/hub --anonymous",
+			"  cinnabar serve --publisher-jwt-key @/run/secrets/hub --subscriber-jwt-key @/run/secrets/hub --anonymous\n" +
+			"  cinnabar serve --public-url https://example.com/.well-known/mercure --issuer https://id.example.com",
 	}
 	settings := app.NewSettings(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) }
