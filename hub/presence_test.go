@@ -37,7 +37,9 @@ var subscriberID = regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-
 // Covers: ACT-02, ACT-03, ACT-04, ACT-05, ACT-06, ACT-07, ACT-08, ACT-09, ACT-10, ACT-11, G-15.
 func TestSubscriptionsAreTold(t *testing.T) {
 	for name, hijack := range map[string]bool{"shard": true, "handler": false} {
-		t.Run(name, func(t *testing.T) { inBothForms(t, func(t *testing.T, f form) { subscriptionsAreTold(t, f, hijack) }) })
+		for _, f := range bothForms {
+			t.Run(name+" "+f.Name, func(t *testing.T) { subscriptionsAreTold(t, f, hijack) })
+		}
 	}
 }
 
@@ -86,8 +88,11 @@ func TestEachSubscriptionInItsOwnForm(t *testing.T) {
 	watch.told()
 	s := n.subscribe("match=a&topic=a&topic=b/{c}&match_urlpattern=*&match_exact=*&match_exact=a")
 	want := []topic.Selector{
-		{Kind: topic.Classic, Pattern: "a"}, {Kind: topic.Classic, Pattern: "b/{c}"},
-		{Kind: topic.Exact, Pattern: "a"}, {Kind: topic.URLPattern, Pattern: "*"}, {Kind: topic.Exact, Pattern: "*"},
+		{Kind: topic.Classic, Pattern: "a"},
+		{Kind: topic.Classic, Pattern: "b/{c}"},
+		{Kind: topic.Exact, Pattern: "a"},
+		{Kind: topic.URLPattern, Pattern: "*"},
+		{Kind: topic.Exact, Pattern: "*"},
 	}
 	for i, w := range want {
 		if e := watch.told(); e.selector() != w || !e.Active {
@@ -203,6 +208,7 @@ func TestPayloadsOfSubscriptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothForms(t, func(t *testing.T, f form) {
+				t.Helper()
 				n := startNode(t, withDirectory(newDirectory()))
 				watch := f.watch(n)
 				s := n.subscribe(f.query("a", "b", "c"), c.headers...)

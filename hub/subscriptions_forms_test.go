@@ -16,8 +16,11 @@ func mixed() *directory {
 	p := transport.Presence{
 		Subscriber: "urn:uuid:1",
 		Selectors: []topic.Selector{
-			{Kind: topic.Classic, Pattern: "a/b"}, {Kind: topic.Exact, Pattern: "a/b"}, {Kind: topic.URLPattern, Pattern: "a/b"},
-			{Kind: topic.Classic, Pattern: "exact"}, {Kind: topic.Exact, Pattern: "urn:uuid:1"},
+			{Kind: topic.Classic, Pattern: "a/b"},
+			{Kind: topic.Exact, Pattern: "a/b"},
+			{Kind: topic.URLPattern, Pattern: "a/b"},
+			{Kind: topic.Classic, Pattern: "exact"},
+			{Kind: topic.Exact, Pattern: "urn:uuid:1"},
 		},
 		Payloads: []json.RawMessage{json.RawMessage(`{"n":1}`), json.RawMessage(`{"n":2}`), nil, nil, nil},
 	}
@@ -119,14 +122,23 @@ func TestTheListOfEverythingHasTwoForms(t *testing.T) {
 		id := n.publish("topic", "x", "data", "y", "id", "i1")
 		otherwise := map[string]string{"": ld, "classic": ld, "draft-08": plain}[byDefault]
 		for _, c := range []struct{ generation, accept, want string }{
-			{"classic", "", ld}, {"classic", plain, ld}, {"classic", ld, ld},
-			{"draft-08", "", plain}, {"draft-08", plain, plain}, {"draft-08", ld, plain},
-			{"", ld, ld}, {"", "text/html, " + ld + ";q=0.5", ld}, {"", "", otherwise}, {"", "*/*", otherwise}, {"", plain, otherwise}, {"", ld + ";q=0", otherwise},
+			{"classic", "", ld},
+			{"classic", plain, ld},
+			{"classic", ld, ld},
+			{"draft-08", "", plain},
+			{"draft-08", plain, plain},
+			{"draft-08", ld, plain},
+			{"", ld, ld},
+			{"", "text/html, " + ld + ";q=0.5", ld},
+			{"", "", otherwise},
+			{"", "*/*", otherwise},
+			{"", plain, otherwise},
+			{"", ld + ";q=0", otherwise},
 		} {
 			headers := []string{"X-Grant", apiPath, "X-Generation", c.generation, "Accept", c.accept}
 			res := n.api(http.MethodGet, "", headers...)
 			body := slurp(t, res)
-			if res.StatusCode != 200 || res.Header.Get("Content-Type") != c.want {
+			if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != c.want {
 				t.Errorf("default %q, %+v: %d %s", byDefault, c, res.StatusCode, res.Header.Get("Content-Type"))
 				continue
 			}

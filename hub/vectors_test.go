@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,9 +50,7 @@ func (v *apiVector) sign(t *testing.T, secret string, issuer *ecdsa.PrivateKey) 
 	default:
 		t.Fatalf("%s: signed with %s", v.ID, v.SignedWith)
 	}
-	for name, value := range header {
-		token.Header[name] = value
-	}
+	maps.Copy(token.Header, header)
 	signed, err := token.SignedString(key)
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,8 @@ func TestDraft08SubscriptionEvents(t *testing.T) {
 			t.Run(fmt.Sprint(c.pattern, active), func(t *testing.T) {
 				s := Subscription{Selector: topic.Selector{Kind: c.kind, Pattern: c.pattern}, Subscriber: "urn:uuid:bb3de268-05b0-4c65-b44e-8f9acefc29d6", Active: active}
 				path := DefaultHubPath + "/subscriptions/" + c.name + "/" + c.escaped + "/" + subscriber
-				doc := fmt.Sprintf(`{"id":"%s","type":"subscription","match_type":"%s","match":%s,"subscriber":"%s","active":%v`, path, c.name, c.quoted, s.Subscriber, active)
+				doc := `{"id":"` + path + `","type":"subscription","match_type":"` + c.name + `","match":` + c.quoted + `,"subscriber":"` + s.Subscriber +
+					`","active":` + fmt.Sprint(active)
 				if c.payload != "" {
 					s.Payload = json.RawMessage(c.payload)
 					doc += `,"payload":` + c.payload
@@ -247,11 +248,22 @@ func TestSubscriptionQuerySelects(t *testing.T) {
 		who  string
 		want bool
 	}{
-		{SubscriptionQuery{}, a, "x", false}, {SubscriptionQuery{}, topic.Selector{Kind: 99}, "x", false},
-		{classic, a, "x", true}, {classic, exact, "x", false}, {classic, pattern, "x", false}, {classic, topic.Selector{Kind: 99}, "x", false},
-		{draft08, a, "x", false}, {draft08, exact, "x", true}, {draft08, pattern, "x", true},
-		{of, a, "y", true}, {of, b, "x", false}, {of, exact, "x", false},
-		{one, a, "x", true}, {one, a, "y", false}, {one, b, "x", false}, {one, exact, "x", false},
+		{SubscriptionQuery{}, a, "x", false},
+		{SubscriptionQuery{}, topic.Selector{Kind: 99}, "x", false},
+		{classic, a, "x", true},
+		{classic, exact, "x", false},
+		{classic, pattern, "x", false},
+		{classic, topic.Selector{Kind: 99}, "x", false},
+		{draft08, a, "x", false},
+		{draft08, exact, "x", true},
+		{draft08, pattern, "x", true},
+		{of, a, "y", true},
+		{of, b, "x", false},
+		{of, exact, "x", false},
+		{one, a, "x", true},
+		{one, a, "y", false},
+		{one, b, "x", false},
+		{one, exact, "x", false},
 	} {
 		if got := c.q.Selects(c.sel, c.who); got != c.want {
 			t.Errorf("%+v selects %v of %s: %v", c.q, c.sel, c.who, got)

@@ -83,8 +83,11 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 // The same text in three languages is three selectors, each matched in its own; relative ones by the hub's URL.
 func TestSelectorsOfAllKindsAreCounted(t *testing.T) {
 	d := &fakeDirectory{list: []transport.Presence{{Subscriber: "1", Selectors: []topic.Selector{
-		{Kind: topic.Classic, Pattern: "/rooms/*"}, {Kind: topic.Exact, Pattern: "/rooms/*"}, {Kind: topic.URLPattern, Pattern: "/rooms/*"},
-		{Kind: topic.URLPattern, Pattern: "https://hub.example/rooms/:id"}, {Kind: topic.Exact, Pattern: "/rooms/7"},
+		{Kind: topic.Classic, Pattern: "/rooms/*"},
+		{Kind: topic.Exact, Pattern: "/rooms/*"},
+		{Kind: topic.URLPattern, Pattern: "/rooms/*"},
+		{Kind: topic.URLPattern, Pattern: "https://hub.example/rooms/:id"},
+		{Kind: topic.Exact, Pattern: "/rooms/7"},
 	}}}}
 	o := listed(d, &fakeCluster{})
 	o.Base = &url.URL{Scheme: "https", Host: "hub.example", Path: "/.well-known/mercure"}

@@ -221,8 +221,11 @@ func testPresence(t *testing.T, impl Directories) {
 	}
 	one, other := json.RawMessage(`{"user":"<é&>"}`), json.RawMessage(`{}`)
 	want[4].Selectors = []topic.Selector{
-		{Kind: topic.Exact, Pattern: "*"}, {Kind: topic.URLPattern, Pattern: "*"}, {Kind: topic.Exact, Pattern: "b"},
-		{Kind: topic.Exact, Pattern: "c"}, {Kind: topic.URLPattern, Pattern: "https://example.com/:id(\\d+)"},
+		{Kind: topic.Exact, Pattern: "*"},
+		{Kind: topic.URLPattern, Pattern: "*"},
+		{Kind: topic.Exact, Pattern: "b"},
+		{Kind: topic.Exact, Pattern: "c"},
+		{Kind: topic.URLPattern, Pattern: "https://example.com/:id(\\d+)"},
 	}
 	want[4].Payloads = []json.RawMessage{one, nil, other, one, json.RawMessage(`null`)}
 	want[5].Payload, want[5].Payloads = one, []json.RawMessage{nil, nil} // none, as Payload does not count
