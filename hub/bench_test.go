@@ -235,3 +235,36 @@ func (d *discard) WriteHeader(status int)            { d.status = status }
 func (d *discard) Write(b []byte) (int, error)       { return len(b), nil }
 func (d *discard) WriteString(s string) (int, error) { return len(s), nil }
 func (d *discard) SetReadDeadline(_ time.Time) error { return nil }
+
+// BenchmarkCatchUp has one of many streams read the 20 updates of 200 bytes that all of them missed.
+func BenchmarkCatchUp(b *testing.B) {
+	n := newNode(b, nil)
+	n.run()
+	for range 20 {
+		u := &spec.Update{Topics: []string{"https://example.com/books/1"}, Data: strings.Repeat("x", 200)}
+		if _, err := n.log.Append(b.Context(), u); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := n.listener(nil, "https://example.com/books/1")
+		k := &nowhere{}
+		s.sink = k
+		out := newWriter(s)
+		if why := s.catchUp(b.Context(), out, 20); why != endNone || k.bytes < 20*200 {
+			b.Fatalf("%d bytes were written, then %v", k.bytes, why)
+		}
+		out.release()
+		n.fanout.leave(s)
+	}
+}
+
+// nowhere is a sink that counts.
+type nowhere struct{ bytes int }
+
+func (k *nowhere) send(b []byte, _ int) error { k.bytes += len(b); return nil }
+func (k *nowhere) chunked() bool              { return true }
+func (k *nowhere) batch() int                 { return batchBytes }
+func (k *nowhere) close([]byte)               {}
+func (k *nowhere) abort()                     {}

@@ -24,6 +24,7 @@ func (s *subscriber) follow(ctx context.Context, upto transport.Position) endRea
 	out := newWriter(s)
 	for {
 		why := s.catchUp(ctx, out, upto)
+		out.release()
 		if why != endNone {
 			return why
 		}

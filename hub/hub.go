@@ -88,6 +88,7 @@ type Hub struct {
 	handler     http.Handler
 	shards      shards
 	recycler    *recycler
+	replayed    replays
 	presence    *presence     // nil without active subscriptions
 	lists       chan struct{} // a place for each list that is being read
 	answers     chan struct{} // a place for each list that is being written

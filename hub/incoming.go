@@ -43,7 +43,7 @@ func receive(r *http.Request) (*http.Request, *incoming) {
 		return r, in
 	}
 	in := &incoming{Context: r.Context(), url: *r.URL}
-	r = r.WithContext(in)
+	r = r.WithContext(in) //nolint:contextcheck // in is of that context
 	r.URL = &in.url
 	return r, in
 }
@@ -64,7 +64,7 @@ func newRequestID() string {
 	var u uuid.UUID
 	for i, half := range [2]uint64{rand.Uint64(), rand.Uint64()} { //nolint:gosec // see above
 		for j := range 8 {
-			u[8*i+j] = byte(half >> (8 * j))
+			u[8*i+j] = byte(half >> (8 * j)) //nolint:gosec // one byte at a time
 		}
 	}
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec/sse"
@@ -56,13 +57,37 @@ func (s *subscriber) sinkReason(err error) endReason {
 type writer struct {
 	s     *subscriber
 	buf   []byte
-	count int // entries of the log written
-	held  int // events in buf
-	large int // bytes of the largest of them
+	spare *[]byte // of writerBuffers, where buf is from; nil = none is taken
+	count int     // entries of the log written
+	held  int     // events in buf
+	large int     // bytes of the largest of them
 	chunk bool
 }
 
 func newWriter(s *subscriber) *writer { return &writer{s: s, chunk: s.sink.chunked()} }
+
+// writerBuffers spares a storm of streams that all read the log the buffers to do it with.
+var writerBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// reserve takes a buffer, unless there is one.
+func (w *writer) reserve() {
+	if w.spare == nil {
+		w.spare = writerBuffers.Get().(*[]byte)
+		w.buf = (*w.spare)[:0]
+	}
+}
+
+// release gives the buffer back; what is held has been flushed.
+func (w *writer) release() {
+	if w.spare == nil {
+		return
+	}
+	if cap(w.buf) <= 2*batchBytes {
+		*w.spare = w.buf[:0]
+		writerBuffers.Put(w.spare)
+	}
+	w.spare, w.buf = nil, nil
+}
 
 func (w *writer) batch() int { return w.s.sink.batch() }
 
@@ -84,6 +109,16 @@ func (w *writer) frame(f *frame) error {
 // entry adds an update read from the log.
 func (w *writer) entry(e transport.Entry) error {
 	w.count++
+	w.reserve()
+	if b := w.s.hub.replayed.wire(e, w.chunk); b != nil {
+		if err := w.room(len(b)); err != nil {
+			return err
+		}
+		w.buf = append(w.buf, b...)
+		w.held++
+		w.large = max(w.large, len(b))
+		return nil
+	}
 	ev := event(e.Update)
 	size := sse.EventSize(ev)
 	if err := w.room(size + maxChunkHead + 2); err != nil {

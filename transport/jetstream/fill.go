@@ -75,14 +75,17 @@ func (l *Log) fillAlone(ctx context.Context, from, to transport.Position, back b
 // missing returns which piece to read next so that the window comes to cover what follows `after`: a piece
 // before it (back), or one that ends with the log. Called with mu held.
 func (w *window) missing(after transport.Position, x extent) (from, to transport.Position, back bool) {
-	if w.upto == 0 || x.last > w.upto+windowReach || w.upto+1 < x.first { // empty, left behind, or its end has left the log: begin anew
-		return after, x.last, false
-	}
-	if after >= w.after {
-		return w.upto, x.last, false
-	}
+	// a little before what was asked for: the cursors that others bring stand there, and are looked at
 	from = after - min(after, windowSlack)
-	return min(max(from, x.first-1), after), w.after, true
+	from = min(max(from, x.first-1), after)
+	switch {
+	case w.upto == 0 || x.last > w.upto+windowReach || w.upto+1 < x.first: // empty, left behind, or its end has left the log: begin anew
+		return from, x.last, false
+	case after >= w.after:
+		return w.upto, x.last, false
+	default:
+		return from, w.after, true
+	}
 }
 
 // fits reports whether the window may grow by (from, to]. Called with mu held.

@@ -16,7 +16,7 @@ import (
 
 const (
 	windowReach = 10_000           // entries: who is further behind than this reads from the store
-	windowSlack = 1_000            // entries read beyond what was asked for when extending backwards
+	windowSlack = 1_000            // entries read before what was asked for
 	windowIdle  = 30 * time.Second // without use
 	scanBatch   = 256              // entries that a scan takes from the window at a time
 )
