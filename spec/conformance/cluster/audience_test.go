@@ -29,7 +29,8 @@ const rooms = "https://example.com/rooms/"
 // subscription is what these tests read of a subscription, in the list and in events.
 type subscription struct {
 	ID         string
-	Topic      string
+	Topic      string // classic
+	Match      string // draft-08
 	Subscriber string
 	Active     bool
 }
@@ -51,9 +52,10 @@ func newAudience(t *testing.T, subject string) *audience {
 	return a
 }
 
-// sit opens a stream and holds it until ctx ends. It returns when the stream has begun.
+// sit opens a stream and holds it until ctx ends. It returns when the stream has begun. It subscribes to the room in
+// either generation's way, so that it is told of in both forms.
 func (a *audience) sit(ctx context.Context, hub, room string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, hub+"?"+url.Values{"topic": {rooms + room}}.Encode(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, hub+"?"+url.Values{"topic": {rooms + room}, "match": {rooms + room}}.Encode(), http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -153,21 +155,27 @@ func (a *audience) see(t *testing.T, limit time.Duration, hubs []string, want ma
 
 // watcher is a page that shows who is there: it follows subscription events, reconnects, and notes all of them.
 type watcher struct {
-	mu   sync.Mutex        // guards below
-	seen map[string][]bool // by subscription: what the events said, in their order
+	mu    sync.Mutex     // guards below
+	forms map[string]saw // by generation: the words of one are those of the other
 }
+
+// saw is what the events said, in their order, by room and subscriber.
+type saw map[[2]string][]bool
 
 // watch begins to watch at a hub, and returns when that has begun.
 func watch(t *testing.T, hub string) *watcher {
 	t.Helper()
-	w := &watcher{seen: map[string][]bool{}}
+	w := &watcher{forms: map[string]saw{spec.Classic.Name: {}, spec.Draft08.Name: {}}}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
 	opened := make(chan struct{})
 	once := sync.OnceFunc(func() { close(opened) })
 	s := client.Subscriber{
-		URL: hub, Token: child.Token(t), Topics: []string{spec.DefaultHubPath + spec.SubscriptionsPath + "/{topic}/{subscriber}"},
+		URL: hub, Token: child.Token(t), Topics: []string{
+			spec.DefaultHubPath + spec.SubscriptionsPath + "/{topic}/{subscriber}",
+			spec.DefaultHubPath + spec.SubscriptionsPath + "/exact/{match}/{subscriber}",
+		},
 		RetryFirst: true,
 		OnOpen: func(o client.Open) {
 			if o.Lost {
@@ -194,24 +202,29 @@ func (w *watcher) take(e sse.Event) error {
 	if err := json.Unmarshal([]byte(e.Data), &s); err != nil {
 		return fmt.Errorf("an event that is none: %w: %.200s", err, e.Data)
 	}
-	if !strings.HasPrefix(s.Topic, rooms) {
+	form, room := spec.Classic.Name, s.Topic
+	if e.Type == spec.TypeMercure {
+		form, room = spec.Draft08.Name, s.Match
+	}
+	room, ok := strings.CutPrefix(room, rooms)
+	if !ok {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen[s.ID] = append(w.seen[s.ID], s.Active)
+	key := [2]string{room, s.Subscriber}
+	w.forms[form][key] = append(w.forms[form][key], s.Active)
 	return nil
 }
 
 // told returns what the events about an audience said, as words: "+" for active, "-" for inactive, in order, and how
-// many subscriptions each word was said of.
-func (w *watcher) told(name string) map[string]int {
+// many subscriptions each word was said of, in the form of a generation.
+func (w *watcher) told(form, name string) map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	words := map[string]int{}
-	for id, events := range w.seen {
-		room, _ := url.PathUnescape(strings.TrimPrefix(id, spec.DefaultHubPath+spec.SubscriptionsPath+"/"))
-		if !strings.HasPrefix(room, rooms+name+"/") {
+	for key, events := range w.forms[form] {
+		if !strings.HasPrefix(key[0], name+"/") {
 			continue
 		}
 		var word strings.Builder
@@ -230,12 +243,14 @@ func btoi(b bool) int {
 	return 0
 }
 
-// hears waits until the events about an audience say exactly that.
+// hears waits until the events about an audience say exactly that, in both forms.
 func (w *watcher) hears(t *testing.T, limit time.Duration, name string, want map[string]int) {
 	t.Helper()
 	child.Eventually(t, limit, func() error {
-		if got := w.told(name); !maps.Equal(got, want) {
-			return fmt.Errorf("events about %s: %v, want %v", name, said(got), said(want))
+		for _, form := range []string{spec.Classic.Name, spec.Draft08.Name} {
+			if got := w.told(form, name); !maps.Equal(got, want) {
+				return fmt.Errorf("%s events about %s: %v, want %v", form, name, said(got), said(want))
+			}
 		}
 		return nil
 	})

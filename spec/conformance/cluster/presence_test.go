@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/conformance/internal/child"
 )
 
@@ -26,7 +27,7 @@ const (
 	clearance = 3 * time.Second  // for the others to clear up after it
 )
 
-// Who is listening, on every node, whatever happens to nodes. Covers: ACT-02, ACT-28, SUB-41.
+// Who is listening, on every node, whatever happens to nodes. Covers: ACT-02, ACT-08, ACT-28, G-15, SUB-41.
 func TestEveryNodeListsWhoIsThere(t *testing.T) {
 	minutes(t)
 	w := embedded(t, "interest", "--subscriptions")
@@ -167,10 +168,11 @@ func comeAndGo(t *testing.T, a *audience, hubs []string, watching *watcher) {
 	// the list is empty; nothing comes after that.
 	told := 0
 	child.Eventually(t, patience, func() error {
-		words := watching.told("visiting")
+		words := watching.told(spec.Classic.Name, "visiting")
 		pause(t, time.Second)
-		if again := watching.told("visiting"); len(words) != 1 || words["+-"] == 0 || !maps.Equal(words, again) {
-			return fmt.Errorf("events about visits: %s, then %s", said(words), said(again))
+		again, draft08 := watching.told(spec.Classic.Name, "visiting"), watching.told(spec.Draft08.Name, "visiting")
+		if len(words) != 1 || words["+-"] == 0 || !maps.Equal(words, again) || !maps.Equal(words, draft08) {
+			return fmt.Errorf("events about visits: %s, then %s, of draft-08 %s", said(words), said(again), said(draft08))
 		}
 		told = words["+-"]
 		return nil
