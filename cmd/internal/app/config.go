@@ -234,7 +234,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	s.count(&c.MaxIDLength, 1, "max-id-length", "bytes of an event id or type")
 	s.count(&c.MaxSelectors, 1, "max-selectors", "selectors per subscription request")
 	s.count(&c.MaxSelectorLength, 1, "max-selector-length", "bytes of a selector")
-	s.count(&c.MaxTemplateVariables, 1, "max-template-variables", "variables per URI template")
+	s.count(&c.MaxTemplateVariables, 1, "max-template-variables", "variables per URI template, groups per URL pattern")
 	s.count(&c.MaxGrantSelectors, 1, "max-grant-selectors", "selectors per classic token")
 	s.count(&c.MaxGrantMatchers, 1, "max-grant-matchers", "topics of all authorization_details of a draft-08 token together")
 	s.count(&c.MaxGrantDetails, 1, "max-grant-details", "authorization_details for hubs in a draft-08 token")

@@ -246,6 +246,29 @@ func TestTokensAreExplainedAsTheHubTakesThem(t *testing.T) {
 	}
 }
 
+func TestKeysOfDevAreNotGuessed(t *testing.T) {
+	s, _, err := load(t, "dev: true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Inspect(t.Context(), s.Config, mint(t, secret), nil); !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), "dev-keys.json") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDevWithAnIssuerOfMyOwn(t *testing.T) {
+	a, _ := start(t, "--dev", "--transport=memory", "--issuer="+testIssuer, "--issuer-jwt-key="+secret, "--resource-identifier="+testResource)
+	var banner strings.Builder
+	if err := a.WriteBanner(&banner, "v0"); err != nil {
+		t.Fatal(err)
+	}
+	token := regexp.MustCompile(`(?m)^  Token   (eyJ\S+)$`).FindStringSubmatch(banner.String())
+	if token == nil || strings.Contains(banner.String(), "draft-08") {
+		t.Fatalf("banner %s", &banner)
+	}
+	crossed(t, a, token[1], accessToken(t, secret, testIssuer))
+}
+
 // The key pair of RFC 8037, appendix A.
 const (
 	privateKey = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----"

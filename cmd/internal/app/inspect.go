@@ -17,6 +17,9 @@ func Inspect(ctx context.Context, cfg Config, token string, topics []string) (au
 	if err := Check(cfg); err != nil {
 		return auth.Report{}, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
+	if cfg.Dev {
+		return auth.Report{}, fmt.Errorf("%w: a hub of --dev makes its keys when it starts: they are in %s in its data directory", ErrUsage, devKeysFile)
+	}
 	o := auth.InspectOptions{Resource: cfg.resource(), Base: cfg.base(), Topics: topics}
 	r, err := auth.Inspect(token, o) //nolint:contextcheck // waits for nothing without keys
 	if err != nil {
