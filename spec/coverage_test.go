@@ -24,14 +24,13 @@ var update = flag.Bool("update", false, "write REQUIREMENTS.md anew")
 
 // row is one requirement of rows.json. A row is shown by a conformance case that names it, by a test
 // whose comment says "Covers: ROW", or by a test named in By; a row that no test can show says why in
-// Later, Doc or Note.
+// Doc or Note.
 type row struct {
 	Section string
 	ID      string
 	Gen     string // C classic, D draft-08, B both
 	What    string
 	By      []string // package folder, a dot, and a test's name
-	Later   string   // what has to exist before
 	Doc     string   // the document that tells it
 	Note    string   // why there is nothing to test
 }
@@ -39,8 +38,8 @@ type row struct {
 const coverageHead = `# What shows each requirement
 
 Generated from ` + "`spec/rows.json`" + `, the conformance cases and the comments of the tests by ` + "`go test ./spec -update`" + `;
-` + "`go test ./spec`" + ` fails when it is stale, when a requirement of the classic generation or of both has nothing to show
-it, and when something names a requirement or a test that does not exist. ` + "`conformance: area/name`" + ` is a black-box
+` + "`go test ./spec`" + ` fails when it is stale, when a requirement has nothing to show it, and when something names a
+requirement or a test that does not exist. ` + "`conformance: area/name`" + ` is a black-box
 case of ` + "`spec/conformance`" + `, which runs against the whole hub in ` + "`cmd/internal/app`" + ` and against any hub with
 ` + "`cinnabar conformance URL`" + `; everything else is a Go test. C is the classic generation, D draft-08, B both.
 `
@@ -84,9 +83,6 @@ func TestEveryRequirementIsShown(t *testing.T) {
 		}
 		if r.Note != "" {
 			by = append(by, r.Note)
-		}
-		if r.Later != "" {
-			by = append(by, "*"+r.Later+"*")
 		}
 		if len(by) == 0 {
 			t.Errorf("nothing shows %s (%s)", r.ID, r.What)
