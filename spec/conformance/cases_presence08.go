@@ -225,19 +225,13 @@ func subscriptionPayload(ctx context.Context, p *Probe) {
 	p.needSubscriptions()
 	a, b, c := p.topic("a"), p.topic("b/1"), p.topic("b/:x")
 	entry := func(payload any, matchers ...any) any { return detail("subscribe", payload, matchers...)[0] }
-	m := func(kv ...string) any {
-		o := map[string]any{}
-		for i := 0; i < len(kv); i += 2 {
-			o[kv[i]] = kv[i+1]
-		}
-		return o
-	}
+	m := func(match string) any { return map[string]any{"match": match} }
 	token := p.sign(p.issuedSpec(p.issued(
-		detail("publish", map[string]any{"n": "publish"}, m("match", "*"))[0],
-		entry(map[string]any{"n": "first"}, m("match", p.topic("x")), m("match", a)),
-		entry(nil, m("match", p.topic("none"))),
-		entry(map[string]any{"n": "pattern"}, m("match", c, "match_type", "urlpattern")),
-		entry(map[string]any{"n": "all"}, m("match", "*")),
+		detail("publish", map[string]any{"n": "publish"}, m("*"))[0],
+		entry(map[string]any{"n": "first"}, m(p.topic("x")), m(a)),
+		entry(nil, m(p.topic("none"))),
+		entry(map[string]any{"n": "pattern"}, map[string]any{"match": c, "match_type": "urlpattern"}),
+		entry(map[string]any{"n": "all"}, m("*")),
 	)))
 	for match, want := range map[string]string{
 		form("match", a): "first", form("match", b): "pattern", form("match_urlpattern", c): "pattern",
@@ -383,9 +377,12 @@ func subscriptionForms(ctx context.Context, p *Probe) {
 	for _, c := range []struct {
 		url, token, form string
 	}{
-		{p.listURL(), Classic, Classic}, {p.listURL(), Draft08, Draft08},
-		{p.listURL(topic), Classic, Classic}, {p.listURL(topic), Draft08, Classic},
-		{p.listURL("exact", topic), Classic, Draft08}, {p.listURL("exact", topic), Draft08, Draft08},
+		{p.listURL(), Classic, Classic},
+		{p.listURL(), Draft08, Draft08},
+		{p.listURL(topic), Classic, Classic},
+		{p.listURL(topic), Draft08, Classic},
+		{p.listURL("exact", topic), Classic, Draft08},
+		{p.listURL("exact", topic), Draft08, Draft08},
 	} {
 		what := fmt.Sprintf("%s with a token of %s", c.url, c.token)
 		a := p.do(ctx, http.MethodGet, c.url, tokens[c.token], "")

@@ -99,7 +99,7 @@ type trial struct {
 }
 
 // trials says what a run of the cases is made of.
-func (t *Target) trials(cases []Case) []trial {
+func (t Target) trials(cases []Case) []trial {
 	var all []trial
 	for _, c := range cases {
 		gens, skip := t.runs(c.Scope)
@@ -191,7 +191,7 @@ func (t Target) checked() (Target, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return t, fmt.Errorf("conformance: %q is not an http or https URL", t.URL)
 	}
-	if err := t.choose(); err != nil {
+	if err := choose(&t); err != nil {
 		return t, err
 	}
 	if t.IssuerAlg == "" && t.IssuerKey != "" {

@@ -18,6 +18,7 @@ const (
 // Scope says how often a case is tried, and in whose parameters and tokens.
 type Scope uint8
 
+// The values of Scope.
 const (
 	OfClassic Scope = iota + 1 // once, in a run of the classic generation
 	OfDraft08                  // once, in a run of draft-08
@@ -66,7 +67,7 @@ func (p *Probe) topics(selectors ...string) string {
 func (p *Probe) speak(g *generation) { p.gen = g }
 
 // runs returns the generations in which a case is tried, or why it is not; neither if it is none of the run's.
-func (t *Target) runs(s Scope) (gens []*generation, skip string) {
+func (t Target) runs(s Scope) (gens []*generation, skip string) {
 	inClassic, inDraft08 := t.Generation != Draft08, t.Generation != Classic
 	switch s {
 	case OfClassic:
@@ -101,7 +102,7 @@ func (t *Target) runs(s Scope) (gens []*generation, skip string) {
 }
 
 // choose settles which generations are tried: those that Generation names, or those whose keys are there.
-func (t *Target) choose() error {
+func choose(t *Target) error {
 	hasClassic, hasDraft08 := t.PublisherKey != "" && t.SubscriberKey != "", t.Issuer != "" && t.IssuerKey != ""
 	t.chosen = t.Generation != ""
 	if !t.chosen {
