@@ -43,6 +43,9 @@ func (p *poller) add(s *subscriber) error {
 		Events: unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET,
 		Fd:     int32(uint32(s.token)), Pad: int32(uint32(s.token >> 32)),
 	}
+	if err := s.sink.(*h1Sink).raw.Control(func(fd uintptr) { s.fd = int(fd) }); err != nil {
+		return err
+	}
 	return p.control(s, unix.EPOLL_CTL_ADD, &ev)
 }
 

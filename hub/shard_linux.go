@@ -3,7 +3,6 @@ package hub
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ type shard struct {
 	hub    *Hub
 	poller *poller
 	wake   chan struct{} // capacity 1
+	slack  time.Duration // a heartbeat may be sent so much sooner, together with others
 
 	mu      sync.Mutex
 	waiting []*subscriber // told to look; guarded by mu
@@ -29,7 +29,6 @@ type shard struct {
 	due      dueHeap
 	scratch  []byte
 	frames   []*frame
-	write    rawWrite
 }
 
 // shardState is the part of a subscriber that only its shard uses.
@@ -42,11 +41,15 @@ type shardState struct {
 	at       time.Time // when the shard looks at the stream next
 	heapPos  int       // place in the shard's heap, -1 when absent
 	token    uint64    // the poller's name for it
+	fd       int       // its descriptor
 	closing  bool      // rest ends with the end of the body
 }
 
+// maxSlack spares a shard with many silent streams a wake-up for each of their heartbeats.
+const maxSlack = 20 * time.Millisecond
+
 func newShard(h *Hub, p *poller) *shard {
-	return &shard{hub: h, poller: p, wake: make(chan struct{}, 1)}
+	return &shard{hub: h, poller: p, wake: make(chan struct{}, 1), slack: min(maxSlack, h.o.Heartbeat/100)}
 }
 
 // adopt takes over a live stream from its goroutine, which must not touch it afterwards. It returns
@@ -117,8 +120,21 @@ func (sh *shard) run(ctx context.Context) {
 			sh.serve(s)
 			batch[i] = nil
 		}
-		for now := time.Now(); len(sh.due) > 0 && !now.Before(sh.due[0].at); {
-			sh.onTime(sh.due[0], now)
+		sh.lookAtTheTime(time.Now())
+	}
+}
+
+// lookAtTheTime does what is due, and heartbeats that are about to be.
+func (sh *shard) lookAtTheTime(now time.Time) {
+	for len(sh.due) > 0 {
+		s := sh.due[0]
+		switch {
+		case !now.Before(s.at):
+			sh.onTime(s, now)
+		case s.at.Sub(now) <= sh.slack && len(s.rest) == 0 && s.endingWhy() == endNone && s.heartbeatDue(s.at):
+			sh.beat(s, now)
+		default:
+			return
 		}
 	}
 }
@@ -159,19 +175,19 @@ func (sh *shard) serve(s *subscriber) {
 		now := time.Now()
 		why := s.over(now)
 		if why != endNone && s.endsAtOnce(why, now) {
-			sh.beginEnd(s)
+			sh.beginEnd(s, now)
 			continue
 		}
 		frames, lagged := s.take(sh.frames[:0], batchBytes)
 		sh.frames = frames
 		switch {
 		case len(frames) > 0:
-			sh.join(s, frames)
+			sh.join(s, frames, now)
 		case why == endNone && lagged:
 			sh.release(s)
 			return
 		case why != endNone:
-			sh.beginEnd(s)
+			sh.beginEnd(s, now)
 		default:
 			return
 		}
@@ -207,108 +223,6 @@ func (sh *shard) begin(s *subscriber) bool {
 	return true
 }
 
-// join writes frames as one piece.
-func (sh *shard) join(s *subscriber, frames []*frame) {
-	k := s.sink.(*h1Sink)
-	var (
-		b               []byte
-		joined, largest int
-	)
-	for _, f := range frames {
-		wire := s.wire(f, k.chunk)
-		if wire == nil {
-			continue
-		}
-		largest = max(largest, len(wire))
-		switch joined++; joined {
-		case 1:
-			b = wire // alone it needs no copy
-		case 2:
-			sh.scratch = append(append(sh.scratch[:0], b...), wire...)
-			b = sh.scratch
-		default:
-			sh.scratch = append(sh.scratch, wire...)
-			b = sh.scratch
-		}
-	}
-	if joined == 0 {
-		return
-	}
-	sh.hub.metrics.Delivered.Add(float64(joined))
-	sh.put(s, b, joined > 1, largest)
-	if cap(sh.scratch) > 4*batchBytes {
-		sh.scratch = nil
-	}
-}
-
-// put writes b, whose largest event has `largest` bytes, as far as the socket takes it and keeps the rest;
-// shared says that b must be copied to be kept. s.rest must be empty.
-func (sh *shard) put(s *subscriber, b []byte, shared bool, largest int) {
-	n := sh.tryWrite(s, b)
-	s.lastSent = time.Now()
-	if n == len(b) {
-		if s.awaitAck(s.lastSent) && s.heapPos >= 0 {
-			sh.schedule(s, sh.nextLook(s, s.lastSent))
-		}
-		return
-	}
-	if s.rest = b[n:]; shared {
-		s.rest = append([]byte(nil), b[n:]...)
-	}
-	s.need = min(progressBytes, largest)
-	s.madeProgress(s.lastSent)
-	sh.schedule(s, sh.nextLook(s, s.lastSent))
-}
-
-// writeRest reports whether the socket has taken everything that was left.
-func (sh *shard) writeRest(s *subscriber) bool {
-	n := sh.tryWrite(s, s.rest)
-	if n == 0 {
-		return false
-	}
-	now := time.Now()
-	s.taken += n
-	if s.taken >= progressBytes || madeProgress(s.rest, n) {
-		s.madeProgress(now)
-	}
-	s.lastSent = now
-	if s.rest = s.rest[n:]; len(s.rest) > 0 {
-		return false
-	}
-	s.rest = nil
-	sh.schedule(s, sh.nextLook(s, now))
-	return true
-}
-
-// madeProgress starts a new period in which the client has to make progress.
-func (s *subscriber) madeProgress(now time.Time) {
-	s.progress, s.taken, s.unacked = now, 0, s.sink.(*h1Sink).unacked()
-}
-
-// stalled reports whether a whole write time-out has passed without progress. A full socket reports room
-// only in big steps; what the client has acknowledged meanwhile is the finer measure.
-func (sh *shard) stalled(s *subscriber, now time.Time) bool {
-	if now.Sub(s.progress) < sh.hub.o.WriteTimeout {
-		return false
-	}
-	if held := s.sink.(*h1Sink).unacked(); held >= 0 && s.unacked+s.taken-held >= s.need {
-		s.madeProgress(now)
-		return false
-	}
-	return true
-}
-
-// tryWrite writes without waiting. A broken connection shows as a full one; the poller reports it.
-func (sh *shard) tryWrite(s *subscriber, b []byte) int {
-	n, err := sh.write.try(s.sink.(*h1Sink).raw, b)
-	if err != nil {
-		s.events.Or(unix.EPOLLERR)
-		s.notify()
-	}
-	sh.hub.metrics.DeliveredBytes.Add(float64(n))
-	return n
-}
-
 // onTime is called when a stream's time has come.
 func (sh *shard) onTime(s *subscriber, now time.Time) {
 	defer sh.contain(s)
@@ -321,12 +235,25 @@ func (sh *shard) onTime(s *subscriber, now time.Time) {
 		sh.drop(s, endStalled)
 		return
 	case why == endNone && len(s.rest) == 0 && s.heartbeatDue(now):
-		sh.hub.metrics.Heartbeats.Inc()
-		b := appendRaw(nil, heartbeat, s.sink.chunked())
-		sh.put(s, b, false, len(b))
+		sh.beat(s, now)
+		return
 	}
 	sh.schedule(s, sh.nextLook(s, now))
 }
+
+// beat sends a heartbeat on a stream that has nothing left to write.
+func (sh *shard) beat(s *subscriber, now time.Time) {
+	defer sh.contain(s)
+	sh.hub.metrics.Heartbeats.Inc()
+	b := heartbeat
+	if s.sink.chunked() {
+		b = chunkedHeartbeat
+	}
+	sh.put(s, b, now, false, len(b))
+	sh.schedule(s, sh.nextLook(s, now))
+}
+
+var chunkedHeartbeat = appendRaw(nil, heartbeat, true)
 
 // nextLook is when s needs attention next.
 func (sh *shard) nextLook(s *subscriber, now time.Time) time.Time {
@@ -351,11 +278,11 @@ func (sh *shard) schedule(s *subscriber, at time.Time) {
 }
 
 // beginEnd writes the end of the body; the stream is dropped when the socket has taken it.
-func (sh *shard) beginEnd(s *subscriber) {
+func (sh *shard) beginEnd(s *subscriber, now time.Time) {
 	s.closing = true
 	b := s.sink.(*h1Sink).ending(sh.hub.farewell())
 	if len(b) > 0 {
-		sh.put(s, b, false, len(b))
+		sh.put(s, b, now, false, len(b))
 	}
 }
 
@@ -394,64 +321,4 @@ func (sh *shard) contain(s *subscriber) {
 	sh.hub.metrics.Panics.Inc()
 	sh.hub.log.Error("panic while serving a stream", "panic", v, "request_id", s.requestID, "stack", string(debug.Stack()))
 	sh.drop(s, endFailed)
-}
-
-// rawWrite is one non-blocking write, without an allocation a call.
-type rawWrite struct {
-	b   []byte
-	n   int
-	err error
-	fn  func(uintptr) bool
-}
-
-func (r *rawWrite) try(raw interface {
-	Write(func(uintptr) bool) error
-}, b []byte,
-) (int, error) {
-	if r.fn == nil {
-		r.fn = func(fd uintptr) bool {
-			for {
-				r.n, r.err = unix.Write(int(fd), r.b)
-				if !errors.Is(r.err, unix.EINTR) {
-					return true
-				}
-			}
-		}
-	}
-	r.b, r.n, r.err = b, 0, nil
-	if err := raw.Write(r.fn); err != nil {
-		return 0, err
-	}
-	r.b = nil
-	if errors.Is(r.err, unix.EAGAIN) {
-		return 0, nil
-	}
-	return max(r.n, 0), r.err
-}
-
-// dueHeap orders a shard's streams by when they need attention.
-type dueHeap []*subscriber //nolint:recvcheck // container/heap wants both
-
-func (d dueHeap) Len() int           { return len(d) }
-func (d dueHeap) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d dueHeap) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].heapPos, d[j].heapPos = i, j
-}
-
-// Push adds a subscriber; use heap.Push.
-func (d *dueHeap) Push(x any) {
-	s := x.(*subscriber)
-	s.heapPos = len(*d)
-	*d = append(*d, s)
-}
-
-// Pop removes the last subscriber; use heap.Pop.
-func (d *dueHeap) Pop() any {
-	last := len(*d) - 1
-	s := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	s.heapPos = -1
-	return s
 }
