@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/cinnabar-hub/cinnabar/spec"
@@ -26,15 +25,10 @@ const (
 	maxBackoff   = 30 * time.Second
 )
 
-// Query parameters for a cursor that does not fit the header (classic §State Reconciliation; draft-08 §Reconciliation).
-const (
-	paramLastEventID      = "lastEventID"
-	paramDraftLastEventID = "last_event_id"
-)
-
 // Subscriber keeps one subscription alive: it reconnects with its cursor, waits as the hub asks and a
 // random time more, and tells when something was lost. URL and a selector are required: Topics are the classic
-// protocol's, the next two draft-08's; a hub may take both in one request.
+// protocol's, the next two draft-08's; a hub may take both in one request. Those of draft-08 alone are sent with QUERY
+// when they are too long for a URL.
 type Subscriber struct {
 	URL         string   // of the hub
 	Token       string   // empty = none is sent
@@ -174,55 +168,6 @@ func (r *run) connect(ctx context.Context) (*http.Response, error) {
 		return nil, &final{err}
 	}
 	return nil, err
-}
-
-func (r *run) request(ctx context.Context) (*http.Request, error) {
-	u, err := url.Parse(r.s.URL)
-	if err != nil {
-		return nil, err
-	}
-	add := func(name, value string) {
-		if u.RawQuery != "" {
-			u.RawQuery += "&"
-		}
-		u.RawQuery += name + "=" + url.QueryEscape(value)
-	}
-	for _, kind := range []struct {
-		param  string
-		values []string
-	}{{spec.FieldTopic, r.s.Topics}, {spec.ParamMatch, r.s.Match}, {spec.ParamMatchURLPattern, r.s.URLPatterns}} {
-		for _, v := range kind.values {
-			add(kind.param, v)
-		}
-	}
-	asHeader := fitsHeader(r.cursor)
-	switch {
-	case asHeader:
-	case len(r.s.Topics) == 0 && len(r.s.Match)+len(r.s.URLPatterns) > 0:
-		add(paramDraftLastEventID, r.cursor)
-	default:
-		add(paramLastEventID, r.cursor)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Cache-Control", "no-store")
-	if r.s.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+r.s.Token)
-	}
-	if r.cursor != "" && asHeader {
-		req.Header.Set(spec.HeaderLastEventID, r.cursor)
-	}
-	return req, nil
-}
-
-// fitsHeader reports whether s comes through unchanged as the value of a header field. A foreign hub's id may
-// hold control characters, which net/http does not send, or blanks around it, which are dropped.
-func fitsHeader(s string) bool {
-	control := func(r rune) bool { return r < ' ' || r == 0x7F }
-	return !strings.ContainsFunc(s, control) && strings.Trim(s, " ") == s
 }
 
 // reconcile compares the cursor with the hub's answer. An answer without the header says nothing, as

@@ -1,13 +1,16 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -154,6 +157,55 @@ func TestSubscriberSpeaksTheGenerationOfItsSelectors(t *testing.T) {
 			}
 			if got := s.seen[0].URL.RawQuery; got != tt.query {
 				t.Errorf("query %s, want %s", got, tt.query)
+			}
+		})
+	}
+}
+
+// Covers: SUB-02.
+func TestSubscriberUsesQueryForWhatNoURLHolds(t *testing.T) {
+	many := make([]string, 90)
+	for i := range many {
+		many[i] = fmt.Sprint("https://example.com/", strings.Repeat("x", 100), "/", i)
+	}
+	for name, tt := range map[string]struct {
+		sub  client.Subscriber
+		body bool
+	}{
+		"classic":            {client.Subscriber{Topics: many}, false},
+		"both":               {client.Subscriber{Topics: []string{"a"}, Match: many}, false},
+		"few of draft-08":    {client.Subscriber{Match: many[:10]}, false},
+		"topics":             {client.Subscriber{Match: many}, true},
+		"patterns":           {client.Subscriber{Match: many[:1], URLPatterns: many[1:]}, true},
+		"a URL with a query": {client.Subscriber{URL: "http://hub/?x=y", Match: many}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got string
+			s := &script{answers: []reply{func(r *http.Request) (*http.Response, error) {
+				b, err := io.ReadAll(r.Body)
+				got = string(b)
+				if err != nil {
+					return nil, err
+				}
+				return stream("data: x\n\n")(r)
+			}}}
+			tt.sub.URL, tt.sub.HTTP, tt.sub.LastEventID = cmp.Or(tt.sub.URL, "http://hub/"), &http.Client{Transport: s}, "\x01"
+			if err := tt.sub.Run(t.Context(), func(sse.Event) error { return client.ErrStop }); err != nil {
+				t.Fatal(err)
+			}
+			r := s.seen[0]
+			if !tt.body {
+				if r.Method != http.MethodGet || got != "" || !strings.Contains(r.URL.RawQuery, "https%3A") {
+					t.Errorf("%s with the query %.40q and the body %.40q, want GET", r.Method, r.URL.RawQuery, got)
+				}
+				return
+			}
+			form, err := url.ParseQuery(got)
+			if err != nil || r.Method != "QUERY" || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.URL.String() != tt.sub.URL {
+				t.Fatalf("%s %s, Content-Type %q, body %.80q (%v)", r.Method, r.URL, r.Header.Get("Content-Type"), got, err)
+			}
+			if !slices.Equal(slices.Concat(form["match"], form["match_urlpattern"]), many) || form.Get("last_event_id") != "\x01" {
+				t.Errorf("the body is %.200q", got)
 			}
 		})
 	}
