@@ -34,6 +34,27 @@ function subscribe(name, url, credentials = false) {
   source.onmessage = (e) => { s.got.push(e.data); s.ids.push(e.lastEventId); };
   source.onerror = () => s.errors.push(source.readyState);
 }
+async function follow(name, url, init) { // draft-08's way: fetch, and the stream read by hand
+  const r = await fetch(url, init);
+  const s = streams[name] = { got: [], ids: [], status: r.status, cursor: r.headers.get("Mercure-Last-Event-ID") };
+  const reader = s.reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+  (async () => {
+    let text = "", id = "", data = [];
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const lines = (text + part.value).split("\n");
+      text = lines.pop();
+      for (const line of lines) {
+        if (line.startsWith("id: ")) id = line.slice(4);
+        else if (line.startsWith("data: ")) data.push(line.slice(6));
+        else if (line === "" && data.length > 0) {
+          s.got.push(data.join("\n"));
+          s.ids.push(id);
+          data = [];
+        }
+      }
+    }
+  })().catch((e) => s.got.push("failed: " + e));
+}
 </script>`
 
 // openPage starts a browser and opens a page in it. Its origin is known before the hub starts.

@@ -170,6 +170,42 @@ func TokenOf(t testing.TB, subject string) string {
 	return signed
 }
 
+// What a hub is started with to take tokens of draft-08, and whose they are.
+const (
+	issuer    = "https://issuer.example"
+	resource  = "https://hub.example/.well-known/mercure"
+	issuerKey = "another secret for tests alone, of 48 bytes ....."
+	tokenLife = time.Hour
+)
+
+// Draft08 are the flags of serve for a hub that takes tokens of draft-08 as well.
+func Draft08() []string {
+	return []string{"--issuer", issuer, "--issuer-jwt-key", issuerKey, "--resource-identifier", resource}
+}
+
+// Draft08Token returns a token of draft-08 that may publish to the topics and receive private updates of them; a topic
+// may be *. None grants nothing.
+func Draft08Token(t testing.TB, topics ...string) string {
+	t.Helper()
+	claims := jwt.MapClaims{"iss": issuer, "aud": resource, "exp": time.Now().Add(tokenLife).Unix(), "sub": "test"}
+	if len(topics) > 0 {
+		matchers := make([]map[string]any, len(topics))
+		for i, topic := range topics {
+			matchers[i] = map[string]any{"match": topic}
+		}
+		claims["authorization_details"] = []any{map[string]any{
+			"type": spec.AuthorizationDetailType, "actions": []string{"publish", "subscribe"}, "topics": matchers,
+		}}
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
+	token.Header["typ"] = spec.TokenTypeDraft08
+	signed, err := token.SignedString([]byte(issuerKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
 // Publish publishes and returns the id; the error says what else happened. It may be called from any goroutine.
 func (h *Hub) Publish(ctx context.Context, token string, form url.Values) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, strings.NewReader(form.Encode()))
