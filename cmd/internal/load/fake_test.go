@@ -24,7 +24,8 @@ type fakeHub struct {
 	// meddle gets what is about to be sent to a stream of topic, and the number of that stream and that update
 	// at it, both from 0. What it returns is sent instead.
 	meddle func(stream, n int, data string) []string
-	answer int         // to publications, 0 = 200
+	answer int // to publications after the first free ones, 0 = 200
+	free   int
 	posted func(n int) // told of each publication, from 1
 
 	mu      sync.Mutex
@@ -85,7 +86,7 @@ func (f *fakeHub) publish(w http.ResponseWriter, r *http.Request) {
 		s.seen++
 	}
 	f.mu.Unlock()
-	if f.answer != 0 {
+	if f.answer != 0 && n > f.free {
 		w.WriteHeader(f.answer)
 	}
 	if f.posted != nil {

@@ -103,6 +103,53 @@ func TestAHubThatIsAtFaultIsFoundOut(t *testing.T) {
 	}
 }
 
+func TestAHubThatFailsOnTheWayIsFoundOut(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := &fakeHub{answer: http.StatusServiceUnavailable, free: 10, posted: func(n int) {
+		if n == 20 {
+			cancel()
+		}
+	}}
+	f.meddle = func(_, n int, data string) []string {
+		if n > 5 {
+			return nil // with the answers that say so, soon after
+		}
+		return []string{data}
+	}
+	startFake(t, f)
+	p := load.Publishing{Publishers: 1, Size: 64, Window: 100, Duration: time.Hour}
+	r, err := load.RunFanout(ctx, load.Target{URL: f.URL, Patience: time.Second}, load.Fanout{Publishing: p, Subscribers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Publishing.Failed < 10 || !strings.Contains(r.Publishing.First, "503") || !strings.Contains(r.Faults().Error(), "publications failed") {
+		t.Errorf("%+v, %v", r.Publishing, r.Faults())
+	}
+	if r.Deliveries.Lost != 3*(10-1-6) { // of those that were accepted; the first was tried before anybody was there
+		t.Errorf("%d lost", r.Deliveries.Lost)
+	}
+}
+
+func TestAnInterruptionIsNoFault(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := &fakeHub{posted: func(n int) {
+		if n == 5 { // while the subscribers are away
+			cancel()
+		}
+	}}
+	f.meddle = func(_, _ int, data string) []string { return []string{data} }
+	startFake(t, f)
+	r, err := load.RunReconnect(ctx, load.Target{URL: f.URL, Patience: long}, load.Reconnect{Subscribers: 3, Missed: 1000, Size: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Faults(); err != nil || !r.Interrupted {
+		t.Errorf("interrupted %v, %v", r.Interrupted, err)
+	}
+}
+
 func TestAHubThatRefusesIsTold(t *testing.T) {
 	f := startFake(t, &fakeHub{answer: http.StatusForbidden})
 	p := load.Publishing{Publishers: 1, Size: 64, Duration: time.Second}

@@ -40,11 +40,14 @@ func (l *ledger) arrive() {
 
 // admit makes n more deliveries due once fewer than limit are outstanding, 0 for no limit. When nothing arrives for
 // patience, what is outstanding is given up, so that a loss slows the run down but does not stop it. It reports
-// whether ctx lasted.
+// whether ctx lasted; nothing was made due if not.
 func (l *ledger) admit(ctx context.Context, n, limit int64, patience time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	if limit <= 0 {
 		l.due.Add(n)
-		return ctx.Err() == nil
+		return true
 	}
 	select {
 	case <-l.turn:

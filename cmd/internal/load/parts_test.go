@@ -200,6 +200,10 @@ func TestTheLedgerGivesUpWhatIsLost(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	due := l.due.Load()
+	if l.admit(ctx, 1, 0, time.Hour) || l.due.Load() != due {
+		t.Error("what will not be published is due")
+	}
 	if l.admit(ctx, 1, 1, time.Hour) || l.settle(ctx, time.Hour) {
 		t.Error("the end of the context does not end the wait")
 	}

@@ -23,6 +23,10 @@ import (
 // failurePause keeps publishers from hammering a hub that refuses.
 const failurePause = 10 * time.Millisecond
 
+// idleTooLong is how long a connection may lie idle: a hub may close it any time, and a publication that meets that
+// would count as failed.
+const idleTooLong = 10 * time.Second
+
 // publisher is one connection over which updates go, each after the answer to the one before. It belongs to one
 // goroutine at a time.
 type publisher struct {
@@ -30,7 +34,8 @@ type publisher struct {
 	number int
 	random *rand.Rand
 
-	conn     net.Conn // nil = not connected
+	conn     net.Conn  // nil = not connected
+	used     time.Time // when the last answer came
 	answers  *bufio.Reader
 	request  []byte
 	form     []byte
@@ -89,6 +94,9 @@ func (p *publisher) name(k int) string {
 // post makes one request. The connection is kept when the hub keeps it, and given up after any failure.
 func (p *publisher) post(ctx context.Context, f form, topic string, m *mark) (err error) {
 	e := &p.run.publish
+	if p.conn != nil && time.Since(p.used) > idleTooLong {
+		p.close()
+	}
 	if p.conn == nil {
 		if p.conn, err = e.dial(ctx, netip.Addr{}); err != nil {
 			p.conn = nil
@@ -108,6 +116,7 @@ func (p *publisher) post(ctx context.Context, f form, topic string, m *mark) (er
 	}
 	p.request = append(append(p.request, "\r\n"...), p.form...)
 	keep, err := p.exchange()
+	p.used = time.Now()
 	if err != nil || !keep {
 		p.close()
 	}

@@ -85,6 +85,9 @@ func (r *run) reconnect(ctx context.Context, s *swarm, o Reconnect, f form) (*Re
 	s.close()
 	r.published(publishers, begun, time.Time{})
 	r.delivered(s, publishers, &histogram{})
+	if r.result.Interrupted {
+		r.result.Deliveries.Lost = 0 // what has not arrived was not waited for
+	}
 	r.caughtUp(s)
 	r.used(before, after, r.result.Deliveries.Received, 0)
 	return r.result, nil

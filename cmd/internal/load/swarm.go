@@ -173,7 +173,7 @@ func (s *swarm) join(ctx context.Context, sub *subscriber) error {
 	}
 	if err != nil {
 		_ = c.Close()
-		if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, syscall.ECONNRESET) {
+		if _, ok := errors.AsType[net.Error](err); ok {
 			err = e.failed("Get", err)
 		}
 		return err
