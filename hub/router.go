@@ -46,15 +46,20 @@ func (h *Hub) routes() http.Handler {
 	return wrappers.Handler(h.shortcut(r))
 }
 
-// shortcut spares publications, of which there are the most, the way through the table.
+// shortcut spares publications and streams the way through the table: the ones are many, the others stay.
 func (h *Hub) shortcut(table http.Handler) http.Handler {
-	publish := h.handle("publish", h.publish)
+	publish, subscribe := h.handle("publish", h.publish), h.handle("subscribe", h.subscribe)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.Path == h.o.Path && r.URL.RawPath == "" {
+		switch {
+		case r.URL.Path != h.o.Path || r.URL.RawPath != "":
+			table.ServeHTTP(w, r)
+		case r.Method == http.MethodPost:
 			publish(w, r)
-			return
+		case r.Method == http.MethodGet:
+			subscribe(w, r)
+		default:
+			table.ServeHTTP(w, r)
 		}
-		table.ServeHTTP(w, r)
 	})
 }
 
