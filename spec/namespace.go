@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"github.com/cinnabar-hub/cinnabar/spec/topic"
 )
 
 // Namespace is the part of the topic space that belongs to the hub itself: its path and everything
@@ -44,18 +46,18 @@ func NewNamespace(hubURL *url.URL) (*Namespace, error) {
 	return n, nil
 }
 
-// Reserved reports whether topic addresses the namespace: it is resolved against the hub's URL as a
+// Reserved reports whether ref, a topic, addresses the namespace: it is resolved against the hub's URL as a
 // browser would, percent-encoded unreserved characters are decoded, and the path is compared. A topic
 // that cannot be resolved is not reserved (PUB-09). strict is the rule for at+jwt publishers; without it
 // a topic that is only `?…`, only `#…` or a bare word may resolve to the hub path itself (PUB-08, G-11).
-func (n *Namespace) Reserved(topic string, strict bool) bool {
+func (n *Namespace) Reserved(ref string, strict bool) bool {
 	switch {
-	case n.cannotBe(topic):
+	case n.cannotBe(ref):
 		return false
-	case strings.Count(topic[:strings.IndexAny(topic+"?", "?#")], "@") > maxAt:
+	case strings.Count(ref[:strings.IndexAny(ref+"?", "?#")], "@") > maxAt, topic.ForeignHost(ref):
 		return true // undecided: keep it out
 	default:
-		return n.reserved(topic, strict)
+		return n.reserved(ref, strict)
 	}
 }
 

@@ -167,10 +167,15 @@ func TestReservedIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := strings.Repeat("@", maxAt+1)
+	at, foreign := strings.Repeat("@", maxAt+1), strings.Repeat("é", 257)
 	for topic, want := range map[string]bool{
 		"https://" + at + "x/mercure":                 true,
 		"https://" + at + "x/books":                   false, // does not name the hub
+		"https://" + foreign + "/mercure":             true,
+		"//" + foreign + "/mercure":                   true,
+		"https://" + foreign + "/books":               false,
+		"https://x/mercure/" + foreign:                false,
+		"#" + foreign + "mercure":                     false,
 		"#" + at:                                      false,
 		"https://x/books?mercure" + at:                false,
 		"https://u@x/.well-known/mercure/a":           true,

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
@@ -54,6 +55,37 @@ type URLMatcher interface {
 // for 2 KB of them. A topic with more of them matches no URL pattern (MAT-12).
 const maxAts = 8
 
+// maxForeign bounds the characters of a host that are not plain ASCII: the time to encode a name, in Punycode, grows
+// with the square of their number, 9 ms for 2 KB of different ones. No name that can be resolved has as many.
+const maxForeign = 256
+
+// ForeignHost reports whether ref, a URL or a relative reference, may have a host with so many characters beyond ASCII
+// that parsing it would take long. Such a topic matches no URL pattern (MAT-12).
+func ForeignHost(ref string) bool {
+	if len(ref) <= maxForeign {
+		return false
+	}
+	rest := strings.TrimLeft(ref, " ")
+	if i := strings.IndexAny(rest, `:/\?#`); i >= 0 && rest[i] == ':' { // what stands before it may be a scheme
+		rest = rest[i+1:]
+	}
+	rest = strings.TrimLeft(rest, `/\`)
+	if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
+		rest = rest[:end]
+	}
+	return foreign(rest) > maxForeign
+}
+
+// foreign counts the characters of s that a host has in another form.
+func foreign(s string) (n int) {
+	for i := range len(s) {
+		if c := s[i]; c == '%' || c >= utf8.RuneSelf && utf8.RuneStart(c) {
+			n++
+		}
+	}
+	return n
+}
+
 // recentTopics is how many resolved topics a resolver keeps: those of the updates that are being handed out.
 const recentTopics = 64
 
@@ -92,7 +124,7 @@ func (r *resolver) resolve(topic string) *URL {
 }
 
 func (r *resolver) parse(topic string) *URL {
-	if strings.Count(topic, "@") > maxAts {
+	if strings.Count(topic, "@") > maxAts || ForeignHost(topic) {
 		return nil
 	}
 	u, err := parseURL(topic, r.base)

@@ -12,6 +12,10 @@ import (
 // a topic is the product of both lengths. A UUID spelled out takes about 80 (MAT-12, MAT-13).
 const maxURLRegexp = 512
 
+// categorySteps is what a general category such as \p{L} counts as. It has hundreds of ranges, which RE2 copies and
+// sorts: a class of 400 of them took 130 ms to read (MAT-12, MAT-13).
+const categorySteps = 32
+
 // urlGuard reads a URL pattern as the standard's tokenizer does, before anything is compiled.
 type urlGuard struct {
 	rest   string
@@ -27,17 +31,19 @@ func guardURLPattern(pattern string, maxGroups int) (string, error) {
 	if !utf8.ValidString(pattern) || strings.ContainsFunc(pattern, unspeakable) {
 		return "", fmt.Errorf("%w: control or format characters in a URL pattern", ErrInvalid)
 	}
+	for part := range strings.FieldsFuncSeq(pattern, func(r rune) bool { return r == '/' || r == '?' || r == '#' }) {
+		if foreign(part) > maxForeign { // it may be a host
+			return "", fmt.Errorf("%w: a part of a URL pattern has more than %d characters beyond ASCII", ErrLimit, maxForeign)
+		}
+	}
 	g := urlGuard{rest: pattern}
 	for g.rest != "" {
 		if err := g.next(); err != nil {
 			return "", err
 		}
 	}
-	switch {
-	case g.groups > maxGroups:
+	if g.groups > maxGroups {
 		return "", fmt.Errorf("%w: %d groups in a URL pattern, at most %d are allowed", ErrLimit, g.groups, maxGroups)
-	case g.steps > maxURLRegexp:
-		return "", fmt.Errorf("%w: the regular expressions of a URL pattern take %d steps, at most %d are allowed", ErrLimit, g.steps, maxURLRegexp)
 	}
 	return g.out.String(), nil
 }
@@ -141,9 +147,15 @@ func (g *urlGuard) expression() error {
 	if err != nil {
 		return err
 	}
-	g.steps += steps
+	if g.steps += steps; g.steps > maxURLRegexp { // at once: reading the others costs as much
+		return tooManySteps(g.steps)
+	}
 	g.take(n)
 	return nil
+}
+
+func tooManySteps(n int) error {
+	return fmt.Errorf("%w: the regular expressions of a URL pattern take %d steps, at most %d are allowed", ErrLimit, n, maxURLRegexp)
 }
 
 // expressionLen returns the length of the expression at the start of s, parentheses included, or -1: it is ASCII, not
@@ -178,6 +190,9 @@ func expressionLen(s string) int {
 // rest. A browser refuses a little more, such as a bare hyphen in a class: nobody would read it otherwise.
 func checkExpression(s string) (steps int, err error) {
 	refused := fmt.Errorf("%w: a regular expression in a URL pattern that is not supported", ErrInvalid)
+	if steps = categorySteps * (strings.Count(s, `\p`) + strings.Count(s, `\P`)); steps > maxURLRegexp {
+		return 0, tooManySteps(steps)
+	}
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
 		case '\\':
@@ -210,7 +225,7 @@ func checkExpression(s string) (steps int, err error) {
 	if err != nil {
 		return 0, refused
 	}
-	return sizeOf(re), nil
+	return steps + sizeOf(re), nil
 }
 
 // plainGroup reports whether the group at the start of s only groups, or captures by name: no look-around, no flags.

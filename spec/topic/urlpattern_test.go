@@ -51,6 +51,13 @@ func TestURLPatternsKeepToTheirLimits(t *testing.T) {
 		"long text after one":                  {"/(b)" + strings.Repeat("a", 1000), Limits{}, true},
 		"long text between a wildcard and one": {"/*" + strings.Repeat("a", 1000) + ":x(b)", Limits{}, true},
 		"long text beside a wildcard":          {"/*" + strings.Repeat("a", 1000) + ":x", Limits{}, false},
+		"16 categories":                        {`/([` + strings.Repeat(`\p{Lu}`, 15) + "])", Limits{}, false},
+		"a class of many categories":           {`/([` + strings.Repeat(`a-z\P{Lu}`, 17) + "])", Limits{}, true},
+		"many categories together":             {"/" + strings.Repeat(`:a(\p{L})b`, 17), Limits{}, true},
+		"a host of 256 foreign characters":     {"https://" + strings.Repeat("é", 256) + "/é", Limits{}, false},
+		"a host of 257 foreign characters":     {"https://*." + strings.Repeat("é", 257) + "/", Limits{}, true},
+		"a host of 257 encoded bytes":          {"https://:a" + strings.Repeat("%61", 257) + "/", Limits{}, true},
+		"a path of many foreign characters":    {"https://h" + strings.Repeat("/"+strings.Repeat("é", 200), 8), Limits{}, false},
 		"4,096 bytes":                          {"/" + strings.Repeat("a", 4095), Limits{}, false},
 		"4,097 bytes":                          {"/" + strings.Repeat("a", 4096), Limits{}, true},
 	} {
@@ -159,6 +166,11 @@ func TestURLPatternsBesideTheVectors(t *testing.T) {
 		{"/*", "/" + strings.Repeat("@", maxAts), true},
 		{"/*", "/" + strings.Repeat("@", maxAts+1), false}, // not parsed
 		{"/*", "https://" + strings.Repeat("@", 2000) + "hub.example.com/", false},
+		{"https://*/x", "https://" + strings.Repeat("é", maxForeign) + "/x", true},
+		{"https://*/x", "https://" + strings.Repeat("é", maxForeign+1) + "/x", false}, // not parsed
+		{"http://*/x", " HTTP:" + strings.Repeat("%C3%A9", maxForeign/2+1) + "?y/x", false},
+		{"https://*/*", "https://h/" + strings.Repeat("é", 600), true},
+		{"/*", "/" + strings.Repeat("é/", 600), true},
 	} {
 		m, err := compileURL(t, c.pattern, Limits{})
 		if err != nil {
@@ -315,6 +327,39 @@ func TestWorkOfURLPatternsIsBounded(t *testing.T) {
 			if allocs := testing.AllocsPerRun(1, func() { c.match(text) }); allocs > 1 {
 				t.Errorf("%.20q on %q…: %v allocations", pattern, unit, allocs)
 			}
+		}
+	}
+}
+
+// TestExpressionsGiveUpOnLongTopics: an engine is not asked what would take it milliseconds.
+//
+// Covers: MAT-12, LIM-14, SEC-07, X-03.
+func TestExpressionsGiveUpOnLongTopics(t *testing.T) {
+	const uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+	one := "bb3de268-05b0-4c65-b44e-8f9acefc29d6"
+	for _, c := range []struct {
+		pattern, topic string
+		want           bool
+	}{
+		{"/:a(" + uuid + ")", "/" + one, true},
+		{"/:a(" + uuid + ")/:b(" + uuid + ")/:c(" + uuid + ")/:d(" + uuid + ")/*", strings.Repeat("/"+one, 4) + "/a-file-of-usual-length.json", true},
+		{"/:a(" + uuid + ")/*", "/" + one + "/" + strings.Repeat("a", 700), true},
+		{"/(.*[ab].{220}c)*", "/" + strings.Repeat("a", 130) + "b" + strings.Repeat("d", 220) + "c", false}, // it would match, at a price
+		{"/(.*[ab].{20}c)*", "/" + strings.Repeat("a", 130) + "b" + strings.Repeat("d", 20) + "c", true},
+	} {
+		m, err := compileURL(t, c.pattern, Limits{})
+		if err != nil {
+			t.Fatalf("%q: %v", c.pattern, err)
+		}
+		if got := m.Match(c.topic); got != c.want {
+			t.Errorf("%q matches %q: %v", c.pattern, c.topic, got)
+		}
+		p := &m.(*urlPattern).components[urlPath]
+		if p.expression == nil || p.size < 2 || p.size > 2*maxURLRegexp {
+			t.Errorf("%q: %d instructions", c.pattern, p.size)
+		}
+		if p.match(p.head + strings.Repeat("a", maxURLWork/p.size+1) + p.tail) {
+			t.Errorf("%q: the engine was asked", c.pattern)
 		}
 	}
 }

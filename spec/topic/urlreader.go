@@ -3,6 +3,7 @@ package topic
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 	"unicode/utf8"
 )
@@ -176,9 +177,9 @@ func segmentExpression(delimiter byte) string {
 	return "[^" + text + "]+?"
 }
 
-// expressionOf makes one regular expression of a component. Text after a group counts like the steps of its
+// expressionOf makes one regular expression of a component, and tells how many instructions it has. Text after a group counts like the steps of its
 // expressions: behind a wildcard, the engine may be at every byte of it at once (MAT-12).
-func expressionOf(parts []urlPart, delimiter byte) (*regexp.Regexp, error) {
+func expressionOf(parts []urlPart, delimiter byte) (re *regexp.Regexp, size int, err error) {
 	var b strings.Builder
 	steps := 0
 	b.WriteString(`\A(?:`)
@@ -204,11 +205,13 @@ func expressionOf(parts []urlPart, delimiter byte) (*regexp.Regexp, error) {
 	}
 	b.WriteString(`)\z`)
 	if steps > maxURLRegexp {
-		return nil, fmt.Errorf("%w: %d bytes after a group beside a regular expression in a URL pattern, at most %d are allowed", ErrLimit, steps, maxURLRegexp)
+		return nil, 0, fmt.Errorf("%w: %d bytes after a group beside a regular expression in a URL pattern, at most %d are allowed", ErrLimit, steps, maxURLRegexp)
 	}
-	re, err := regexp.Compile(b.String())
+	re, err = regexp.Compile(b.String())
 	if err != nil {
-		return nil, fmt.Errorf("%w: a regular expression in a URL pattern that is not supported", ErrInvalid)
+		return nil, 0, fmt.Errorf("%w: a regular expression in a URL pattern that is not supported", ErrInvalid)
 	}
-	return re, nil
+	parsed, _ := syntax.Parse(b.String(), syntax.Perl) // regexp has just done the same
+	program, _ := syntax.Compile(parsed.Simplify())
+	return re, len(program.Inst), nil
 }
