@@ -29,6 +29,7 @@ func parsePublicOrigins(list []string, public *url.URL) (publicOrigins, error) {
 	if public != nil {
 		origins[comparableOrigin(public.Scheme, public.Host)] = true
 	}
+	delete(origins, "") // what no origin is compared as
 	return origins, nil
 }
 

@@ -37,6 +37,8 @@ func TestSubjectOfTopics(t *testing.T) {
 		{[]string{"http://["}, "p.u.t.-.#"},
 		{[]string{"https://example.com/@a"}, "p.u.t.https.example=2Ecom.=40a.#"},
 		{[]string{"https://example.com/" + strings.Repeat("@", 2000)}, "p.u.t.-.#"}, // would take long to parse
+		{[]string{"https://" + strings.Repeat("%41", 300) + ".example/"}, "p.u.t.-.#"},
+		{[]string{"foo://" + strings.Repeat("%41", 300) + "/"}, "p.u.t.-.#"}, // is as the parser would write it, but likewise
 		{[]string{"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}, "p.u.t.urn.-.#"},
 		{[]string{"https://example.com/a", "https://example.com/b"}, "p.u.m.https.example=2Ecom"},
 		{[]string{"https://example.com/a", "http://example.com/b"}, "p.u.m.-.-"},
