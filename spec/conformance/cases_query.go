@@ -75,7 +75,7 @@ func queryOpens(ctx context.Context, p *Probe) {
 
 func queryUnion(ctx context.Context, p *Probe) {
 	a, b, c := p.topic("a"), p.topic("b"), p.topic("c")
-	s := p.query(ctx, form("match", a), form("match_urlpattern", b, "match", a), bearer(p.subscriber()))
+	s := p.query(ctx, form("match", a), form("match_urlpattern", b, "match", p.topic("d")), bearer(p.subscriber()))
 	for topic, data := range map[string]string{a: "to a", b: "to b"} {
 		p.publish(ctx, "topic", c, "data", "to c")
 		p.publish(ctx, "topic", topic, "data", data)

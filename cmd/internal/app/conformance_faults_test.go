@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,10 +186,10 @@ var faults = []fault{
 // TestABrokenRuleFailsACase shows that the suite can fail: each named case holds through an honest
 // proxy and fails through one that breaks its rule.
 func TestABrokenRuleFailsACase(t *testing.T) {
-	_, target := startHub(t, func(c *app.Config) { c.Transport, c.Anonymous = "memory", true })
+	_, target := startHub(t, func(c *app.Config) { c.Transport, c.Anonymous, c.Subscriptions = "memory", true, true })
 	honest := through(t, target, fault{})
 	held := map[string]bool{}
-	for _, f := range faults {
+	for _, f := range slices.Concat(faults, faults08) {
 		t.Run(f.name, func(t *testing.T) {
 			if !held[f.noticed] {
 				held[f.noticed] = true
