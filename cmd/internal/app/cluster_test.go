@@ -95,8 +95,10 @@ func (n *starting) await(t *testing.T) {
 }
 
 func (n *starting) target() conformance.Target {
+	private, _ := issuerKey()
 	return conformance.Target{
 		URL: n.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
+		Issuer: issuer, IssuerKey: private, Resource: resource, Subscriptions: true,
 		Wait: 20 * time.Second, // three nodes have to agree on each update, all on this machine
 	}
 }
@@ -142,10 +144,14 @@ func TestThreeNodesAreOneHub(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clusterPatience)
 	defer cancel()
 	peers, dir := freePorts(t, 3), t.TempDir()
-	nodes := []*starting{startNode(t, 0, peers, dir, "--shutdown-timeout=4s")}
+	_, public := issuerKey()
+	args := []string{
+		"--shutdown-timeout=4s", "--subscriptions", "--issuer=" + issuer, "--issuer-jwt-key=" + public, "--issuer-jwt-alg=ES256", "--resource-identifier=" + resource,
+	}
+	nodes := []*starting{startNode(t, 0, peers, dir, args...)}
 	waitsForTheOthers(t, nodes[0])
 	for i := 1; i < 3; i++ {
-		nodes = append(nodes, startNode(t, i, peers, dir, "--shutdown-timeout=4s"))
+		nodes = append(nodes, startNode(t, i, peers, dir, args...))
 	}
 	for _, n := range nodes {
 		n.await(t)
