@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +203,25 @@ func TestMatchersOfARequest(t *testing.T) {
 				t.Errorf("one too many: %q, %v", e.Data, err)
 			}
 		})
+	}
+}
+
+// A refusal says which parameter, and which of many selectors, in our words.
+//
+// Covers: SUB-17.
+func TestARefusedSelectorIsNamed(t *testing.T) {
+	n := startNode(t, func(o *Options) { o.Limits.Variables = 2 })
+	long := "https://example.com/" + strings.Repeat("é", 100) + "/("
+	for query, want := range map[string]string{
+		"match_urlpattern=*&match_urlpattern=/(&match=b":       `the parameter "match_urlpattern" has a selector that is not a valid URL pattern, or one that is not supported: "/(" (`,
+		"match_urlpattern=" + url.QueryEscape(long):            `: "https://example.com/` + strings.Repeat("é", 30) + `"… (`,
+		"match=b&match_urlpattern=/:a/:b/:c":                   `the parameter "match_urlpattern" has a selector that is too complex: at most 4096 bytes and 2 variables or groups are allowed: "/:a/:b/:c" (`,
+		"match=b&topic=" + url.QueryEscape("x{?a}{?b}{?c}{d}"): `the parameter "topic" has a selector that is too complex: at most 4096 bytes and 2 variables or groups are allowed: "x{?a}{?b}{?c}{d}" (`,
+	} {
+		res := n.get(query)
+		if got := slurp(t, res); res.StatusCode != http.StatusBadRequest || !strings.Contains(got, want) {
+			t.Errorf("%s: %d %s, want 400 with %s", query, res.StatusCode, got, want)
+		}
 	}
 }
 

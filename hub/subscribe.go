@@ -78,7 +78,7 @@ func (h *Hub) readStreamRequest(w http.ResponseWriter, r *http.Request) (*stream
 	req.matchers = make([]topic.Matcher, len(req.selectors))
 	for i, sel := range req.selectors {
 		if req.matchers[i], err = h.compiled.Compile(sel); err != nil {
-			return nil, h.selectorProblem(err)
+			return nil, h.selectorProblem(sel, err)
 		}
 	}
 	req.cursor, req.asked = h.cursor(r, query, body)
@@ -86,14 +86,39 @@ func (h *Hub) readStreamRequest(w http.ResponseWriter, r *http.Request) (*stream
 }
 
 // selectorProblem refuses a selector that does not compile, in our words (SUB-17, MAT-06, MAT-13).
-func (h *Hub) selectorProblem(err error) *spec.Problem {
+func (h *Hub) selectorProblem(sel topic.Selector, err error) *spec.Problem {
+	p := &spec.Problem{Status: http.StatusBadRequest, Reason: "invalid_selector", Cause: err}
 	if errors.Is(err, topic.ErrLimit) {
-		return &spec.Problem{
-			Status: http.StatusBadRequest, Reason: "selector_limit", Cause: err,
-			Detail: fmt.Sprintf("a selector is too complex: at most %d bytes and %d variables or groups are allowed", h.o.Limits.SelectorBytes, h.o.Limits.Variables),
+		p.Reason = "selector_limit"
+		p.Detail = fmt.Sprintf("the parameter %q has a selector that is too complex: at most %d bytes and %d variables or groups are allowed: %s",
+			parameterOf(sel.Kind), h.o.Limits.SelectorBytes, h.o.Limits.Variables, excerpt(sel.Pattern))
+		return p
+	}
+	p.Detail = fmt.Sprintf("the parameter %q has a selector that is not a valid URL pattern, or one that is not supported: %s", parameterOf(sel.Kind), excerpt(sel.Pattern))
+	return p
+}
+
+// parameterOf names the parameter that selectors of kind k come in.
+func parameterOf(k topic.Kind) string {
+	switch k {
+	case topic.URLPattern:
+		return spec.ParamMatchURLPattern
+	case topic.Exact:
+		return spec.ParamMatch
+	default:
+		return spec.FieldTopic
+	}
+}
+
+// excerpt quotes the beginning of a selector, which is clean text, for the client that sent it.
+func excerpt(pattern string) string {
+	const most = 80
+	for i := range pattern { // a whole rune
+		if i >= most {
+			return strconv.Quote(pattern[:i]) + "…"
 		}
 	}
-	return &spec.Problem{Status: http.StatusBadRequest, Reason: "invalid_selector", Detail: "a selector is not a valid URL pattern, or one that is not supported", Cause: err}
+	return strconv.Quote(pattern)
 }
 
 // head answers HEAD: the head of the stream that GET would open (SUB-05).
