@@ -75,11 +75,8 @@ func newClusterOrder(admin *string, verb, done, short, long string) *cobra.Comma
 		Use:   verb + " NODE",
 		Short: short,
 		Long:  short + ".\n\n" + long,
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArg("which node? `cinnabar cluster status` names them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return &usageError{fmt.Errorf("which node? `cinnabar cluster status` names them")}
-			}
 			if _, err := askAdmin(cmd.Context(), *admin, http.MethodPost, "cluster/nodes/"+url.PathEscape(args[0])+"/"+verb, nil); err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ started in a certain way are skipped unless the flags below say that it was. End
 		Example: "  cinnabar conformance http://127.0.0.1:3000/.well-known/mercure --publisher-key $KEY --subscriber-key $KEY --anonymous\n" +
 			"  cinnabar conformance https://hub.example.com/.well-known/mercure --generation draft-08 \\\n" +
 			"    --issuer https://id.example.com --issuer-key @issuer.pem",
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("which hub? give its URL as the argument"),
 	}
 	publisher.bind(cmd, "publisher-key", "CINNABAR_KEY", "`secret` of the publisher role")
 	subscriber.bind(cmd, "subscriber-key", "CINNABAR_KEY", "`secret` of the subscriber role")

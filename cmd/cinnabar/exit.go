@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cinnabar-hub/cinnabar/cmd/internal/app"
 	"github.com/cinnabar-hub/cinnabar/spec/client"
@@ -72,7 +73,7 @@ func needsCommand(cmd *cobra.Command, _ []string) error {
 func wrapArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
-		check = cobra.NoArgs
+		check = noArgs
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -83,4 +84,39 @@ func wrapArgs(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		wrapArgs(c)
 	}
+}
+
+// noArgs is cobra.NoArgs, which calls any argument an unknown command, even `false` of `--classic false`.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0 || cmd.HasSubCommands():
+		return cobra.NoArgs(cmd, args)
+	case args[0] == "true" || args[0] == "false":
+		return fmt.Errorf("%s takes no arguments, but was given %q; a flag that is true or false is written --name=%[2]s", cmd.CommandPath(), args[0])
+	}
+	return fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0])
+}
+
+// oneArg asks for exactly one argument, with the question for it.
+func oneArg(question string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0 || args[0] == "":
+			return errors.New(question)
+		case len(args) > 1:
+			return fmt.Errorf("%s takes one argument, but was given %d", cmd.CommandPath(), len(args))
+		}
+		return nil
+	}
+}
+
+// flagError is what a flag that cannot be read is answered with; one that does not exist may be a slip of the pen.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := ""
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		known := make(map[string]bool)
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known["--"+f.Name] = !f.Hidden })
+		hint = app.DidYouMean("--"+unknown.GetSpecifiedName(), known)
+	}
+	return &usageError{fmt.Errorf("%w%s\nSee %s --help", err, hint, cmd.CommandPath())}
 }

@@ -39,9 +39,7 @@ Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; 
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w\nSee %s --help", err, cmd.CommandPath())}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newServe(), newPublish(), newSubscribe(), newToken(), newConformance(), newBench(), newCluster(),
 		newBackup(), newRestore(), newExport(), newConfig(), newVersion())
 	root.InitDefaultCompletionCmd()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -53,6 +54,9 @@ error. What happens to the connection, and whether the hub says that updates wer
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if len(s.Topics)+len(s.Match)+len(s.URLPatterns) == 0 {
 			return &usageError{errors.New("which topics? give --topic, --match or --match-urlpattern")}
+		}
+		if slices.Contains(slices.Concat(s.Topics, s.Match, s.URLPatterns), "") { // legal, but no topic is empty
+			return &usageError{errors.New("an empty --topic, --match or --match-urlpattern selects nothing")}
 		}
 		if count < 0 {
 			return &usageError{errors.New("--count must not be negative")}

@@ -34,8 +34,8 @@ func newTokenInspect() *cobra.Command {
 		Use:   "inspect [TOKEN]",
 		Short: "Explain a token: its generation, claims, validity, what it grants",
 		Long: `Explain a token: which generation's rules a hub applies to it and why, its claims, whether a hub with the key of --key
-would accept it now, what it grants, and for each --topic whether and why. The token is the argument, - for standard
-input, or CINNABAR_TOKEN.
+would accept it now, what it grants, and for each --topic whether and why. The token is the argument, @/path/to/file,
+- for standard input, or CINNABAR_TOKEN.
 
 With --config it is judged by what a hub with that file, and the variables of the environment, trusts: the keys of its
 roles, or the issuer that the token names. JWK Sets are then fetched.
@@ -151,9 +151,14 @@ func argumentToken(cmd *cobra.Command, args []string) (string, error) {
 			return "", fmt.Errorf("read standard input: %w", err)
 		}
 		token = string(b)
+	} else {
+		var err error
+		if token, err = app.NewSecret(token).Read(); err != nil {
+			return "", &usageError{err}
+		}
 	}
 	if token = strings.TrimSpace(token); token == "" {
-		return "", &usageError{errors.New("which token? give it as the argument, - for standard input, or set CINNABAR_TOKEN")}
+		return "", &usageError{errors.New("which token? give it as the argument, @/path/to/file, - for standard input, or set CINNABAR_TOKEN")}
 	}
 	return token, nil
 }

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +49,7 @@ expires after an hour unless --ttl says otherwise. --publish and --subscribe are
 	}
 	m.key.bind(cmd, "key", "CINNABAR_KEY", "`key` to sign with: the secret of the hub or the issuer, or a PEM private key")
 	f := cmd.Flags()
-	f.StringVar(&m.o.Generation, "generation", spec.Classic.Name, "`classic|draft-08`")
+	f.StringVar(&m.o.Generation, "generation", spec.Classic.Name, "`generation` of the token, classic or draft-08")
 	f.StringVar(&m.o.Algorithm, "alg", "", "`algorithm`; when left out HS256, or what fits a PEM key")
 	f.StringVar(&m.o.KeyID, "kid", "", "key `id`, for a hub with a JWK Set")
 	f.StringArrayVar(&m.publish, "publish", nil, "`selector` of topics that may be published to; repeatable, * = all")
@@ -72,6 +75,7 @@ func (m *mint) run(cmd *cobra.Command) (err error) {
 	m.o.TTL = m.ttl
 	if m.o.Generation == spec.Draft08.Name {
 		err = m.draft08()
+		m.doubt(cmd.ErrOrStderr())
 	} else {
 		err = m.classic(cmd)
 	}
@@ -128,6 +132,19 @@ func (m *mint) draft08() error {
 		return errors.New("--payload belongs to what --subscribe or --subscribe-urlpattern grants")
 	}
 	return nil
+}
+
+// doubt tells on w what is legal in a draft-08 token and yet hardly meant.
+func (m *mint) doubt(w io.Writer) {
+	for _, t := range slices.Concat(m.publish, m.subscribe) {
+		if _, ok := topic.Counterpart(topic.Selector{Kind: topic.Exact, Pattern: t}); !ok {
+			fmt.Fprintf(w, "cinnabar: note: draft-08 has no URI templates: %q grants the topic that is spelt like this; "+
+				"patterns are given with --publish-urlpattern and --subscribe-urlpattern\n", t)
+		}
+	}
+	if u, err := url.Parse(m.o.Issuer); m.o.Issuer != "" && (err != nil || u.Host == "") {
+		fmt.Fprintf(w, "cinnabar: note: the issuer %q is no URL; a hub of this program knows issuers by a whole URL, such as https://example.com\n", m.o.Issuer)
+	}
 }
 
 // selectors are the topics and patterns of one action; nil for none.

@@ -203,7 +203,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	add(s, &c.IssuerJWKS, "issuer-jwks-url", "`URL` of a JWK Set with the issuer's keys, https:// or file://", "URL", parseText, redactURL)
 	add(s, &c.ResourceIdentifier, "resource-identifier", "`URL` that draft-08 tokens must have in aud; that of --public-url unless given", "URL", parseResource, formatText)
 	s.text(&c.AccessTokenCookie, "access-token-cookie", "`name` of the cookie that may carry a draft-08 token (default "+spec.CookieDraft08+")")
-	s.choice(&c.DefaultGeneration, "default-generation", "whose form an answer has when the request says neither; draft-08 with --classic=false", spec.Classic.Name, spec.Draft08.Name)
+	s.choice(&c.DefaultGeneration, "default-generation", "whose form an answer has when the request says neither (draft-08 with --classic=false)", spec.Classic.Name, spec.Draft08.Name)
 
 	s.group("Browsers")
 	addList(s, &c.CORSOrigins, "cors-origin", "`origin` whose pages may use the hub; * = any, but then without cookies", "origin", parseOrigin, formatText)

@@ -80,7 +80,7 @@ func identifier(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
-		return errors.New("must be a whole URL such as https://id.example.com")
+		return errors.New("must be a whole URL such as https://example.com")
 	case u.User != nil:
 		return errors.New("must not have a user in it")
 	case strings.ContainsAny(s, "?#"):

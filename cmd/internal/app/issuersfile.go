@@ -100,7 +100,7 @@ func readMapping(path, what string, n *yaml.Node, readers map[string]reader) err
 		at := fmt.Sprintf("%s:%d: %s", path, n.Content[k].Line, what)
 		switch {
 		case !known[name]:
-			errs = append(errs, fmt.Errorf("%s: unknown key %s%s", at, name, didYouMean(name, known)))
+			errs = append(errs, fmt.Errorf("%s: unknown key %s%s", at, name, DidYouMean(name, known)))
 		case seen[name]:
 			errs = append(errs, fmt.Errorf("%s: %s is given twice", at, name))
 		default:

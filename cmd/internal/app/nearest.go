@@ -2,8 +2,9 @@ package app
 
 import "fmt"
 
-// didYouMean proposes the known name nearest to an unknown one, if there is one worth proposing.
-func didYouMean(name string, known map[string]bool) string {
+// DidYouMean proposes the known name nearest to an unknown one, as what to append to an error; empty if there is none
+// worth proposing. Names that are false in known are not proposed.
+func DidYouMean(name string, known map[string]bool) string {
 	best, least := "", len(name)/2+1
 	for k, ok := range known {
 		if !ok {

@@ -54,7 +54,7 @@ func (s *schema) count(p *int, least int, name, usage string) {
 }
 
 func (s *schema) choice(p *string, name, usage string, names ...string) {
-	add(s, p, name, usage+": `"+strings.Join(names, "|")+"`", "choice", oneOf(names...), formatText)
+	add(s, p, name, usage, strings.Join(names, "|"), oneOf(names...), formatText) // its type is what help calls the value
 }
 
 func (s *schema) secret(p *Secret, name, usage string) {

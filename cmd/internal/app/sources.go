@@ -19,9 +19,11 @@ import (
 // envPrefix begins the environment variables of the hub: --data-dir is CINNABAR_DATA_DIR.
 const envPrefix = "CINNABAR_"
 
-// Names under envPrefix that are not settings of serve: the client commands read the first four, the
-// test suites the last.
-var otherEnv = []string{"CINNABAR_ADMIN", "CINNABAR_HUB", "CINNABAR_TOKEN", "CINNABAR_KEY", "CINNABAR_PUBLIC_VECTORS"}
+// Names under envPrefix that are not settings of serve: the test suites read the last, other commands the rest.
+var otherEnv = []string{
+	"CINNABAR_ADMIN", "CINNABAR_HUB", "CINNABAR_TOKEN", "CINNABAR_KEY", "CINNABAR_ISSUER_KEY",
+	"CINNABAR_SUBSCRIBER_TOKEN", "CINNABAR_SUBSCRIBER_KEY", "CINNABAR_PUBLIC_VECTORS",
+}
 
 // kubernetesEnv are the variables that Kubernetes sets in every pod of a namespace with a service whose
 // name begins with "cinnabar". Taking them for misspelt settings would keep the hub from starting there.
@@ -159,7 +161,7 @@ func (s *Settings) loadEnv(environ []string) error {
 			slices.Contains(otherEnv, name) || kubernetesEnv.MatchString(name) {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("environment: unknown variable %s%s", name, didYouMean(name, known)))
+		errs = append(errs, fmt.Errorf("environment: unknown variable %s%s", name, DidYouMean(name, known)))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(text(a), text(b)) })
 	return errors.Join(errs...)
@@ -214,7 +216,7 @@ func (s *Settings) loadFile(path string) error {
 			errs = append(errs, err)
 			continue
 		case !known[key.Value]:
-			errs = append(errs, fmt.Errorf("%s: unknown key %s%s", at, key.Value, didYouMean(key.Value, known)))
+			errs = append(errs, fmt.Errorf("%s: unknown key %s%s", at, key.Value, DidYouMean(key.Value, known)))
 			continue
 		case seen[key.Value]:
 			errs = append(errs, fmt.Errorf("%s: %s is given twice", at, key.Value))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,10 @@ func load(t *testing.T, file string, environ []string, args ...string) (*app.Set
 
 // samples gives three different values for a flag, by its type.
 func samples(f *pflag.Flag) [3]string {
+	if names := strings.Split(f.Value.Type(), "|"); len(names) > 1 {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == f.DefValue })
+		return [3]string{names[0], f.DefValue, names[0]}
+	}
 	switch f.Value.Type() {
 	case "bool":
 		other := map[string]string{"true": "false", "false": "true"}[f.DefValue]
@@ -43,16 +48,7 @@ func samples(f *pflag.Flag) [3]string {
 		return [3]string{"16KiB", "32KiB", "64KiB"}
 	case "duration", "interval":
 		return [3]string{"1m", "2m", "3m"}
-	case "choice", "algorithm":
-		names := map[string][3]string{
-			"transport": {"memory", "jetstream", "memory"}, "log-format": {"text", "json", "text"},
-			"log-level": {"warn", "error", "debug"}, "classic-query-token": {"off", "all", "off"},
-			"replay-on-unknown-cursor": {"all", "none", "all"}, "follow": {"all", "interest", "all"},
-			"default-generation": {"draft-08", "classic", "draft-08"}, "subscription-events": {"both", "native", "both"},
-		}
-		if s, ok := names[f.Name]; ok {
-			return s
-		}
+	case "algorithm":
 		return [3]string{"RS256", "ES256", "EdDSA"}
 	case "URL":
 		return [3]string{"https://a.example/hub", "https://b.example/hub", "https://c.example/hub"}
