@@ -36,8 +36,10 @@ func (s stopper) Stop() {
 // feed hands out what is stored up to last and then what this process appends, until the server fails.
 func (f *follower) feed(ctx context.Context, last transport.Position) error {
 	stop := make(stopper, 1)
-	f.use(stop)
-	defer f.use(nil)
+	if err := f.use(stop); err != nil {
+		return err
+	}
+	defer f.unuse()
 	if err := f.fill(ctx, last+1); err != nil {
 		return err
 	}

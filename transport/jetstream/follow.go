@@ -218,8 +218,11 @@ func (f *follower) consume(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read consumer: %w", err)
 	}
-	f.use(reader)
-	defer f.use(nil)
+	if err := f.use(reader); err != nil {
+		reader.Stop()
+		return err
+	}
+	defer f.unuse()
 	unhook := context.AfterFunc(ctx, reader.Stop)
 	defer unhook()
 	defer reader.Stop()
@@ -261,6 +264,9 @@ func (f *follower) hand(ctx context.Context, e transport.Entry) error {
 	}
 	if e.Pos <= transport.Position(f.reached.Load()) {
 		return nil
+	}
+	if f.sentBack() { // e may be of a log that has begun again behind what was reached, and not be the next one there
+		return errSentBack
 	}
 	// before fn: an Interest.Add that comes while fn runs must not count on this entry
 	f.busy.Store(true)
@@ -358,12 +364,29 @@ func (l *Log) forgetConsumer(ctx context.Context, stream, name string) {
 	}
 }
 
-// use notes the reader in use, so that restart can stop it.
-func (f *follower) use(reader interface{ Stop() }) {
+// use notes the reader in use, so that restart can stop it. It is an error if the follower was sent elsewhere before
+// there was a reader to be stopped.
+func (f *follower) use(reader interface{ Stop() }) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.sentBack() {
+		return errSentBack
+	}
 	f.reader = reader
+	return nil
 }
+
+func (f *follower) unuse() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reader = nil
+}
+
+// errSentBack ends a reader whose follower is to go on elsewhere.
+var errSentBack = errors.New("sent to another position")
+
+// sentBack reports whether the follower has been told to go on elsewhere, which follow does.
+func (f *follower) sentBack() bool { return f.rewind.Load() > 0 || f.renewed.Load() > 0 }
 
 // restart makes the follower take a new consumer.
 func (f *follower) restart() {
