@@ -90,8 +90,10 @@ func (l *Log) adoptNow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.same(info) != nil {
-		l.renew(id, newExtent(info, time.Now()), restoredUpTo(info.Config.Metadata))
+	x := newExtent(info, time.Now())
+	// a backup of this very log, taken before what retention has taken since, ends before what was followed
+	if known, _ := l.newest.get(); l.same(info) != nil || x.last < known {
+		l.renew(id, x, restoredUpTo(info.Config.Metadata))
 	}
 	return nil
 }

@@ -80,6 +80,9 @@ func (f *follower) feed(ctx context.Context, last transport.Position) error {
 		if err != nil {
 			return err
 		}
+		if x.last < transport.Position(f.reached.Load()) { // what was acknowledged is not there any more
+			return errShorter
+		}
 		if _, err := f.drain(ctx, stop); err != nil {
 			return err
 		}

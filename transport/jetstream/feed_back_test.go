@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -77,4 +78,43 @@ func TestWhatIsAppendedAfterALossWaitsForWhatStandsBeforeIt(t *testing.T) {
 	}
 	close(leave)
 	mustBeSame(t, "followed", c.until(t, 15), want)
+}
+
+// A backup of this very log is restored into it after retention has taken everything: the identity is the same, and the
+// positions after the backup are given a second time.
+func TestALogRestoredToAnEarlierStateIsFollowed(t *testing.T) {
+	t.Parallel()
+	l := open(t, Options{Dir: t.TempDir()})
+	c := follow(t, l)
+	var want []transport.Entry
+	for i := range 10 {
+		want = append(want, add(t, l, update(i)))
+	}
+	var backup bytes.Buffer
+	if _, err := l.Backup(t.Context(), &backup, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		want = append(want, add(t, l, update(10+i)))
+	}
+	c.until(t, 20)
+	s, err := l.js.Stream(t.Context(), l.opts.Prefix)
+	if err == nil {
+		err = s.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Restore(t.Context(), &backup, nil); err != nil {
+		t.Fatal(err)
+	}
+	var after []transport.Entry
+	for i := range 11 { // beyond what was followed before
+		after = append(after, add(t, l, update(100+i)))
+	}
+	if after[0].Pos != 11 {
+		t.Fatalf("the first entry after the backup is at %d", after[0].Pos)
+	}
+	mustBeSame(t, "scan", scan(t, l, 10, 21), after)
+	mustBeSame(t, "followed", c.until(t, 21), append(want, after...))
 }
