@@ -3,7 +3,6 @@ package hub
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -16,6 +15,7 @@ func TestResumeDepth(t *testing.T) {
 		n.publish("topic", "a", "data", "1")
 		n.publish("topic", "b", "data", "of another topic")
 	}
+	n.followed(9)                                     // or the rest would come live
 	n.subscribe("topic=a")                            // no cursor: no resume
 	n.subscribe("topic=a", "Last-Event-ID", "urn:no") // unknown: nothing is replayed
 	n.subscribe("topic=a", "Last-Event-ID", first).want("1", "1", "1", "1")
@@ -48,9 +48,7 @@ cinnabar_resume_depth_count 3
 func TestMatchedEntriesAreCounted(t *testing.T) {
 	n := startNode(t, nil)
 	n.publish("topic", "a", "data", "too early")
-	for testutil.ToFloat64(n.metrics.FollowerPosition) == 0 { // acknowledged is not yet handed out
-		time.Sleep(time.Millisecond)
-	}
+	n.followed(1)
 	one, two := n.subscribe("topic=a"), n.subscribe("topic=*")
 	n.publish("topic", "a", "data", "1")
 	one.want("1")

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -184,6 +185,12 @@ func (n *node) publish(kv ...string) string {
 		n.t.Fatalf("publish %q: %d %s %v", kv, res.StatusCode, body, err)
 	}
 	return string(body)
+}
+
+// followed waits until the first `updates` have been handed out: what is acknowledged need not have been yet.
+func (n *node) followed(updates float64) {
+	n.t.Helper()
+	eventually(n.t, "the updates to be handed out", func() bool { return testutil.ToFloat64(n.metrics.FollowerPosition) >= updates })
 }
 
 // stream is one open subscription.

@@ -15,7 +15,7 @@ import (
 // eventually waits for what happens on another goroutine and leaves no other trace.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}

@@ -326,7 +326,7 @@ func bigListsAreStreamed(t *testing.T, f form) {
 		t.Fatalf("%d bytes, %v", size, err)
 	}
 	t.Logf("%d bytes in %v", size, took)
-	if took > 5*time.Second { // it takes 0.1 s on two idle cores
+	if took > 30*time.Second { // it takes 0.1 s on two idle cores
 		t.Errorf("30,000 subscriptions took %v", took)
 	}
 

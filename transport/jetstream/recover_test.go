@@ -158,7 +158,7 @@ func TestAStreamThatIsGoneIsUnavailable(t *testing.T) {
 	if _, err := l.Append(t.Context(), update(2)); !errors.Is(err, transport.ErrUnavailable) {
 		t.Errorf("append: %v", err)
 	}
-	if waited := time.Since(began); waited < 300*time.Millisecond || waited > 5*time.Second {
+	if waited := time.Since(began); waited < 300*time.Millisecond || waited > 30*time.Second {
 		t.Errorf("append gave up after %v", waited)
 	}
 	if st := l.Stats(); st.AppendRetries == 0 || st.AppendErrors != 1 {

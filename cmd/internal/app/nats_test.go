@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -67,7 +66,7 @@ func TestTwoHubsOnNATS(t *testing.T) {
 
 // TestWrongTokenForNATSIsToldWithoutIt: whether it is an error or waited for, the log says what is wrong.
 func TestWrongTokenForNATSIsToldWithoutIt(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), clusterPatience)
 	defer cancel()
 	const wrong = "another-token-that-nobody-may-ever-see"
 	a, lines := prepare(t, append(both[1:], "--nats-url="+startNATS(t), "--nats-token="+wrong)...)
