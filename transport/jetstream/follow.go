@@ -15,12 +15,12 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// The follower of a log that others write to, too, reads it through one ordered consumer of its own: an ephemeral consumer without
-// acknowledgements, whose deliveries are numbered. Whatever goes wrong with it (a gap in the numbers, a
+// The follower of a log that others write to, too, reads it through one ordered consumer of its own: an ephemeral
+// consumer without acknowledgements, whose deliveries are numbered. Whatever goes wrong with it (a gap in the numbers, a
 // missed heartbeat, the consumer or the server gone) has one answer: a new consumer after the last
 // position handed out. Positions at or below it are dropped, so nothing is handed out twice; a position
 // that is jumped over is looked for in the store and among the entries that this process appended, so nothing
-// is left out. In a log that this process alone writes to there is no need for one, see feed.
+// is left out. In a log that this process alone writes to there is no need for a consumer, see feed.
 type follower struct {
 	log *Log
 

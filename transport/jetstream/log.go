@@ -7,7 +7,8 @@
 // the directory, server.go runs the server and routes.go makes it one of several, conn.go connects, open.go opens
 // the streams that stream.go describes, subject.go and envelope.go say how an update is stored, inbox.go asks the
 // server; append.go, follow.go, scan.go and locate.go are the four things that a log does, window.go keeps
-// recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen; interest.go,
+// recent history for scans and fill.go fills it, tail.go keeps what the follower has not seen and feed.go hands it
+// out where nobody else writes; interest.go,
 // registry.go, filter.go, fence.go, hear.go and reread.go follow only what is of interest; space.go and
 // health.go notice a full disk or a broken store and mend it, mend.go and identity.go what a crash has left;
 // control.go, peers.go and gather.go are how the nodes know and steer each other; presence.go is who is subscribed;
