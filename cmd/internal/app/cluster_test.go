@@ -140,6 +140,8 @@ func ids(events []sse.Event) []string {
 }
 
 // TestThreeNodesAreOneHub starts one node, which waits for the others, and then has them serve as one.
+//
+// Covers: MAT-19, G-08, G-21, REC-22.
 func TestThreeNodesAreOneHub(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clusterPatience)
 	defer cancel()
@@ -161,6 +163,7 @@ func TestThreeNodesAreOneHub(t *testing.T) {
 	}
 	t.Run("one order", func(t *testing.T) { oneOrder(ctx, t, nodes) })
 	t.Run("a client that hops", func(t *testing.T) { hops(ctx, t, nodes) })
+	t.Run("a client that hops between generations", func(t *testing.T) { hopsAcross(ctx, t, nodes) })
 	t.Run("conforms", func(t *testing.T) { judge(t, nodes[1].target(), conformance.Cases()) })
 	t.Run("one leaves", func(t *testing.T) { leaves(ctx, t, nodes) })
 }
