@@ -301,6 +301,10 @@ func (h *Hub) spawn(s *subscriber) {
 func (h *Hub) contain(s *subscriber) {
 	if v := recover(); v != nil {
 		h.panicked("stream", v, s.requestID)
+		if s.shardHas() { // which alone closes the connection
+			s.end(endFailed)
+			return
+		}
 		s.sink.abort()
 		h.forget(s, endFailed)
 	}

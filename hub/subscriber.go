@@ -171,6 +171,14 @@ func (s *subscriber) end(why endReason) {
 	}
 }
 
+// shardHas reports whether a shard has the stream: then its connection is the shard's alone, which writes to the
+// descriptor itself. Closing it from elsewhere could let another connection have that number.
+func (s *subscriber) shardHas() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shard != nil
+}
+
 func (s *subscriber) endingWhy() endReason { return endReason(s.ending.Load()) }
 
 // rewind makes the subscriber go on from the log with what now stands after pos, also if it is beyond already.
