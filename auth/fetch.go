@@ -155,16 +155,18 @@ func guardedClient(o JWKSOptions) *http.Client {
 
 // internal are the ranges that no key set of the public Internet lives in, beyond those netip names.
 var internal = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),      // this network
-	netip.MustParsePrefix("100.64.0.0/10"),  // shared address space, RFC 6598
-	netip.MustParsePrefix("192.0.0.0/24"),   // protocol assignments
-	netip.MustParsePrefix("198.18.0.0/15"),  // benchmarking
-	netip.MustParsePrefix("240.0.0.0/4"),    // reserved, broadcast
-	netip.MustParsePrefix("64:ff9b::/96"),   // NAT64: an IPv4 address in disguise
-	netip.MustParsePrefix("64:ff9b:1::/48"), // local NAT64
-	netip.MustParsePrefix("2002::/16"),      // 6to4
-	netip.MustParsePrefix("2001::/32"),      // Teredo
-	netip.MustParsePrefix("fec0::/10"),      // site-local, deprecated
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // shared address space, RFC 6598
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarking
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, broadcast
+	netip.MustParsePrefix("::/96"),           // IPv4-compatible, deprecated: an IPv4 address in disguise
+	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4-translated, RFC 7915: likewise
+	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64: an IPv4 address in disguise
+	netip.MustParsePrefix("64:ff9b:1::/48"),  // local NAT64
+	netip.MustParsePrefix("2002::/16"),       // 6to4
+	netip.MustParsePrefix("2001::/32"),       // Teredo
+	netip.MustParsePrefix("fec0::/10"),       // site-local, deprecated
 }
 
 // publicAddress refuses to connect inside the network.

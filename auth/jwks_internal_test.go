@@ -162,7 +162,8 @@ func TestAddressesInsideTheNetworkAreRefused(t *testing.T) {
 		"192.0.0.8:443": false, "198.18.0.1:443": false, "224.0.0.1:443": false, "255.255.255.255:443": false, "240.0.0.1:443": false,
 		"[::]:443": false, "[::1]:443": false, "[fe80::1%eth0]:443": false, "[fc00::1]:443": false, "[fd12::1]:443": false,
 		"[ff02::1]:443": false, "[::ffff:127.0.0.1]:443": false, "[::ffff:10.0.0.1]:443": false, "[::ffff:100.64.0.1]:443": false, "[64:ff9b::a00:1]:443": false,
-		"[2002:7f00:1::]:443": false, "[2001::1]:443": false, "[fec0::1]:443": false, "localhost:443": false, "": false,
+		"[2002:7f00:1::]:443": false, "[2001::1]:443": false, "[fec0::1]:443": false,
+		"[::127.0.0.1]:443": false, "[::a00:1]:443": false, "[::ffff:0:127.0.0.1]:443": false, "localhost:443": false, "": false,
 	} {
 		if err := publicAddress(address); (err == nil) != public {
 			t.Errorf("%s: got %v, want public %v", address, err, public)

@@ -125,7 +125,8 @@ func (c *urlComponent) match(s string) bool {
 		return false
 	}
 	if c.expression != nil {
-		return c.size*len(s) <= maxURLWork && c.expression.MatchString(s)
+		before := len(c.head) // which takes the engine one step for each byte
+		return (c.size-before)*(len(s)-before) <= maxURLWork && c.expression.MatchString(s)
 	}
 	s = s[len(c.head) : len(s)-len(c.tail)]
 	switch {
