@@ -84,7 +84,7 @@ func (h *Hub) subscriptions(w http.ResponseWriter, r *http.Request) error {
 		a.cursor = spec.Earliest
 	}
 	if span.Last == 0 || span.LastID != "" {
-		a.etag = etag(a.cursor, a.chosen && a.q.Generation == &spec.Draft08)
+		a.etag = etag(a.cursor, a.chosen && !h.o.NoClassic && a.q.Generation == &spec.Draft08)
 	}
 	if !q.One && a.known(r) { // a single one has to be there
 		return a.notModified(w)

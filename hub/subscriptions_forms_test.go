@@ -105,6 +105,9 @@ func TestListsWithoutClassic(t *testing.T) {
 		if body := slurp(t, res); res.StatusCode != status || status == 200 && (res.Header.Get("Content-Type") != "application/json" || strings.Contains(body, `"topic"`)) {
 			t.Errorf("%q: %d %s", path, res.StatusCode, body)
 		}
+		if status == 200 && res.Header.Get("ETag") != `"earliest"` { // there is one form of each
+			t.Errorf("%q: ETag %s", path, res.Header.Get("ETag"))
+		}
 	}
 	if _, list := bothForms[1].list(n, apiPath); len(list) != 4 {
 		t.Errorf("%d are listed, want 4", len(list))
