@@ -142,11 +142,19 @@ func (c *urlComponent) match(s string) bool {
 	}
 }
 
+// maxURLSearch bounds one evaluation without an engine, in comparisons of a literal whose first byte is there: some tens
+// of microseconds, and several times what a pattern of usual size needs. Beyond it there is no match (MAT-12).
+const maxURLSearch = 1 << 12
+
+// roundWork is what a round costs besides, in such comparisons.
+const roundWork = 8
+
 // urlSearch is one evaluation of a component.
 type urlSearch struct {
 	text      string
 	inSegment positions // the bytes that a named group may match
 	bounds    positions
+	work      int // see maxURLSearch
 }
 
 // search takes the parts one after the other. rounds is how often a step was taken from a set of places.
@@ -172,7 +180,7 @@ func (c *urlComponent) search(s string) (matched bool, rounds int) {
 	at.add(0)
 	for i := range c.parts {
 		rounds += u.part(&c.parts[i], at, now, next, all)
-		if at.empty() {
+		if at.empty() || u.work > maxURLSearch {
 			return false, rounds
 		}
 	}
@@ -186,6 +194,9 @@ func (u *urlSearch) part(p *urlPart, at, now, next, all positions) (rounds int) 
 	clear(all)
 	for {
 		rounds++
+		if u.work += roundWork; u.work > maxURLSearch {
+			return rounds
+		}
 		clear(next)
 		u.once(p, now, next)
 		fresh := false
@@ -232,7 +243,11 @@ func (u *urlSearch) literal(text string, e positions) {
 			bit := 63 - bits.LeadingZeros64(w)
 			w &^= 1 << bit
 			e[i] &^= 1 << bit
-			if p := i<<6 + bit; strings.HasPrefix(u.text[p:], text) {
+			p := i<<6 + bit
+			if p == len(u.text) || u.text[p] != text[0] {
+				continue
+			}
+			if u.work += comparing(len(text)); strings.HasPrefix(u.text[p:], text) {
 				e.add(p + len(text))
 			}
 		}

@@ -366,6 +366,34 @@ func TestExpressionsGiveUpOnLongTopics(t *testing.T) {
 	}
 }
 
+// TestSearchesGiveUp: what would take one subscriber's 100 patterns and one publisher's 100 topics many seconds is no match.
+//
+// Covers: MAT-12, LIM-14, SEC-07, X-03.
+func TestSearchesGiveUp(t *testing.T) {
+	a := strings.Repeat("a", 2000)
+	for _, c := range []struct {
+		pattern, topic string
+		want           bool
+	}{
+		{"/" + strings.Repeat("{a}*", 31) + "!*", "/" + a[:50] + "!b", true},
+		{"/" + strings.Repeat("{a}*", 31) + "!*", "/" + a + "!b", false},
+		{"/" + strings.Repeat("*a", 31) + "*", "/" + a[:100], true},
+		{"/" + strings.Repeat("*a", 31) + "*", "/" + a, false},
+		{"/:a+/:b+/:c+/:d+/:e+/:f+!*", strings.Repeat("/a", 20) + "!", true},
+		{"/:a+/:b+/:c+/:d+/:e+/:f+!*", strings.Repeat("/a", 1000) + "!", false},
+		{"/*/b/*/c/:d/*", "/" + a[:900] + "/b/" + a[:900] + "/c/d/" + strings.Repeat("x/", 100), true}, // long, but of a usual kind
+		{"/*a*b*c*d*", "/" + strings.Repeat("abcd", 250), true},
+	} {
+		m, err := compileURL(t, c.pattern, Limits{})
+		if err != nil {
+			t.Fatalf("%q: %v", c.pattern, err)
+		}
+		if got := m.Match(c.topic); got != c.want {
+			t.Errorf("%q matches %.10q…, %d bytes: %v", c.pattern, c.topic, len(c.topic), got)
+		}
+	}
+}
+
 // checkURLPattern checks the rules that hold for every pattern and topic, and compares with the library's own
 // matching.
 func checkURLPattern(t *testing.T, pattern, topic string) (matched bool) {
