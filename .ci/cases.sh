@@ -11,7 +11,7 @@ issuer=https://issuer.example
 HUB_ISSUER_KEY=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 CINNABAR_ISSUER_JWT_KEY=$HUB_ISSUER_KEY start_hub --anonymous --subscriptions --issuer "$issuer" --resource-identifier https://hub.example/hub
 CINNABAR_KEY=$HUB_KEY CINNABAR_ISSUER_KEY=$HUB_ISSUER_KEY ./cinnabar conformance "$HUB_URL" --generation both \
-  --issuer "$issuer" --resource https://hub.example/hub --anonymous --subscriptions
+  --issuer "$issuer" --audience https://hub.example/hub --anonymous --subscriptions
 (cd "$cases" && go test -count=1 -v ./...) | tee "$scratch/cases.out" | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 ran=$(grep -cE '^--- PASS: TestC[0-9]+' "$scratch/cases.out" || true)

@@ -52,7 +52,8 @@ func (f *benchFlags) bind(cmd *cobra.Command, subscribes bool) {
 	f.hub.bind(cmd)
 	f.key.bind(cmd, "key", "CINNABAR_KEY", "`key` of the hub, to sign tokens for all topics with, when there is no --token")
 	flags := cmd.Flags()
-	flags.StringVar(&f.generation, "generation", spec.Classic.Name, "`classic|draft-08`: of the parameters to subscribe with, and of tokens that are signed with --key")
+	f.generation = spec.Classic.Name
+	bindChoice(cmd, &f.generation, "generation", "generation of the parameters to subscribe with, and of tokens that are signed with --key", spec.Classic.Name, spec.Draft08.Name)
 	flags.StringVar(&f.issuer, "issuer", "", "draft-08: `iss` claim of tokens that are signed with --key")
 	flags.StringVar(&f.audience, "audience", "", "draft-08: `aud` claim of such tokens, the hub's resource identifier; that of --hub unless given")
 	flags.IntSliceVar(&f.target.Meter.PIDs, "pid", nil, "process `number` of the hub on this machine, to measure what it uses (Linux); repeatable")
@@ -78,13 +79,7 @@ func (f *benchFlags) read() (*load.Target, error) {
 	if t.URL, _, err = f.hub.read(); err != nil {
 		return nil, err
 	}
-	switch f.generation {
-	case spec.Classic.Name:
-	case spec.Draft08.Name:
-		t.Draft08 = true
-	default:
-		return nil, &usageError{fmt.Errorf("--generation %q: %s or %s", f.generation, spec.Classic.Name, spec.Draft08.Name)}
-	}
+	t.Draft08 = f.generation == spec.Draft08.Name
 	if t.PublishToken, err = f.token(&f.hub.token, &f.key); err != nil {
 		return nil, err
 	}
@@ -137,6 +132,9 @@ func (f *benchFlags) token(token, key *secretFlag) (string, error) {
 	}
 	o := auth.MintOptions{Key: k, Publish: []string{spec.Wildcard}, Subscribe: []string{spec.Wildcard}}
 	if f.target.Draft08 {
+		if f.issuer == "" {
+			return "", &usageError{errors.New("which issuer? a draft-08 token needs --issuer, the URL that the hub knows it by")}
+		}
 		all := []topic.Selector{{Kind: topic.Exact, Pattern: spec.Wildcard}}
 		o = auth.MintOptions{
 			Generation: spec.Draft08.Name, Key: k, Issuer: f.issuer, Audience: []string{cmp.Or(f.audience, f.target.URL)}, TTL: benchTTL,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	neturl "net/url"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,4 +83,44 @@ func checkAddress(what, given, example string) error {
 		return &usageError{fmt.Errorf("%s is %q: it must be like %s", what, u.Redacted(), example)}
 	}
 	return nil
+}
+
+// choiceFlag is a flag with few values; help and completion name them by its type.
+type choiceFlag struct {
+	p     *string
+	names []string
+}
+
+// bindChoice gives cmd a flag that is one of names, at first whatever is at p.
+func bindChoice(cmd *cobra.Command, p *string, name, usage string, names ...string) {
+	cmd.Flags().Var(choiceFlag{p, names}, name, usage)
+}
+
+func (f choiceFlag) Set(s string) error {
+	if !slices.Contains(f.names, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(f.names, ", "))
+	}
+	*f.p = s
+	return nil
+}
+
+func (f choiceFlag) String() string {
+	if f.p == nil { // a zero value, which pflag asks
+		return ""
+	}
+	return *f.p
+}
+
+func (f choiceFlag) Type() string { return strings.Join(f.names, "|") }
+
+// completeChoices has a shell propose the values of flags that have few, on cmd and all below it, rather than files.
+func completeChoices(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if names := strings.Split(f.Value.Type(), "|"); len(names) > 1 {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // it exists, and has none yet
+		}
+	})
+	for _, c := range cmd.Commands() {
+		completeChoices(c)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cinnabar-hub/cinnabar/spec"
 	"github.com/cinnabar-hub/cinnabar/spec/conformance"
 )
 
@@ -31,12 +32,12 @@ started in a certain way are skipped unless the flags below say that it was. End
 	subscriber.bind(cmd, "subscriber-key", "CINNABAR_KEY", "`secret` of the subscriber role")
 	issuer.bind(cmd, "issuer-key", "CINNABAR_ISSUER_KEY", "`secret` or PEM private key of the issuer")
 	f := cmd.Flags()
-	f.StringVar(&target.Generation, "generation", "", "`generation` of the protocol to try, classic, draft-08 or both; when left out those whose keys are given")
+	bindChoice(cmd, &target.Generation, "generation", "generation of the protocol to try; when left out those whose keys are given", spec.Classic.Name, spec.Draft08.Name, "both")
 	f.StringVar(&target.Issuer, "issuer", "", "`URL` of an issuer that the hub trusts in both roles, the iss of draft-08 tokens")
 	f.StringVar(&target.IssuerAlg, "issuer-alg", "", "`algorithm` of the issuer's tokens; when left out HS256, or what fits a PEM key")
-	f.StringVar(&target.Resource, "resource", "", "the hub's resource identifier, the aud of draft-08 tokens, when it is not URL")
-	f.StringVar(&target.PublicURL, "public-url", "", "the hub `URL` against which it resolves relative topics and patterns; when left out that is not tried")
-	f.BoolVar(&target.NoClassic, "strict", false, "the hub serves draft-08 alone (--classic=false)")
+	f.StringVar(&target.Resource, "audience", "", "the hub's resource identifier, a `URL`, the aud of draft-08 tokens, when it is not the one tried")
+	f.StringVar(&target.PublicURL, "public-url", "", "the hub's `URL` against which it resolves relative topics and patterns; when left out that is not tried")
+	f.BoolVar(&target.NoClassic, "no-classic", false, "the hub serves draft-08 alone (--classic=false)")
 	f.BoolVar(&target.NoIssuers, "no-issuers", false, "the hub has no issuers: classic tokens alone, no metadata")
 	f.BoolVar(&target.Anonymous, "anonymous", false, "the hub takes anonymous subscribers")
 	f.BoolVar(&target.Subscriptions, "subscriptions", false, "the hub keeps the list of active subscriptions")

@@ -86,11 +86,17 @@ func wrapArgs(cmd *cobra.Command) {
 	}
 }
 
-// noArgs is cobra.NoArgs, which calls any argument an unknown command, even `false` of `--classic false`.
+// noArgs is cobra.NoArgs, which calls any argument an unknown command, even `false` of `--classic false`, and proposes none.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
-	case len(args) == 0 || cmd.HasSubCommands():
-		return cobra.NoArgs(cmd, args)
+	case len(args) == 0:
+		return nil
+	case cmd.HasAvailableSubCommands():
+		known := make(map[string]bool)
+		for _, c := range cmd.Commands() {
+			known[c.Name()] = c.IsAvailableCommand()
+		}
+		return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), app.DidYouMean(args[0], known))
 	case args[0] == "true" || args[0] == "false":
 		return fmt.Errorf("%s takes no arguments, but was given %q; a flag that is true or false is written --name=%[2]s", cmd.CommandPath(), args[0])
 	}

@@ -36,7 +36,6 @@ Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; 
 4 the hub could not be reached or cannot serve now; 130 and 143 a second SIGINT or SIGTERM cut serve short.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
@@ -49,5 +48,6 @@ Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; 
 		}
 	}
 	wrapArgs(root)
+	completeChoices(root)
 	return root
 }

@@ -49,7 +49,8 @@ expires after an hour unless --ttl says otherwise. --publish and --subscribe are
 	}
 	m.key.bind(cmd, "key", "CINNABAR_KEY", "`key` to sign with: the secret of the hub or the issuer, or a PEM private key")
 	f := cmd.Flags()
-	f.StringVar(&m.o.Generation, "generation", spec.Classic.Name, "`generation` of the token, classic or draft-08")
+	m.o.Generation = spec.Classic.Name
+	bindChoice(cmd, &m.o.Generation, "generation", "generation of the token", spec.Classic.Name, spec.Draft08.Name)
 	f.StringVar(&m.o.Algorithm, "alg", "", "`algorithm`; when left out HS256, or what fits a PEM key")
 	f.StringVar(&m.o.KeyID, "kid", "", "key `id`, for a hub with a JWK Set")
 	f.StringArrayVar(&m.publish, "publish", nil, "`selector` of topics that may be published to; repeatable, * = all")
