@@ -318,6 +318,7 @@ func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, op
 	}
 	head.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	var b bytes.Buffer
+	b.Grow(1 << 10) // more than a head commonly takes
 	if chunk {
 		head.Set("Transfer-Encoding", "chunked")
 		b.WriteString("HTTP/1.1 200 OK\r\n")
