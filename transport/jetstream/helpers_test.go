@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,16 +29,26 @@ func add(t testing.TB, l *Log, u *spec.Update) transport.Entry {
 	return e
 }
 
+// scan reads (after, upto]. Of a log that others have part in it does so as a hub does, trying again for a while what
+// cannot be read at the moment.
 func scan(t testing.TB, l *Log, after, upto transport.Position) []transport.Entry {
 	t.Helper()
 	var got []transport.Entry
-	for e, err := range l.Scan(t.Context(), after, upto, nil) {
-		if err != nil {
+	for began := time.Now(); ; time.Sleep(retryPause) {
+		err := error(nil)
+		for e, failed := range l.Scan(t.Context(), after, upto, nil) {
+			if err = failed; err != nil {
+				break
+			}
+			got, after = append(got, e), e.Pos
+		}
+		switch {
+		case err == nil:
+			return got
+		case !l.opts.clustered() || !errors.Is(err, transport.ErrUnavailable) || time.Since(began) > busyTimeout:
 			t.Fatalf("scan: %v", err)
 		}
-		got = append(got, e)
 	}
-	return got
 }
 
 // collector is a follower that keeps what it gets.

@@ -77,6 +77,7 @@ func lists(t *testing.T, l *Log, from, to int) bool {
 
 func mustList(t *testing.T, l *Log, from, to int) {
 	t.Helper()
+	eventually(t, "the directory to answer", func() bool { _, err := l.List(t.Context()); return err == nil })
 	if !lists(t, l, from, to) {
 		list, err := l.List(t.Context())
 		t.Fatalf("lists %d, %v; want those from %d to %d", len(list), err, from, to)

@@ -196,7 +196,7 @@ func openNodes(t testing.TB, options []Options) []*Log {
 	var wg sync.WaitGroup
 	for i := range logs {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			logs[i], errs[i] = Open(ctx, options[i])
 		})
@@ -230,16 +230,22 @@ func clusterOptions(t testing.TB, n int, o Options) []Options {
 		all[i].Node = fmt.Sprintf("n%d", i+1)
 		all[i].Cluster = &Cluster{Listen: peers[i], Peers: peers, Secret: "a secret of all"}
 		all[i].Follow = orElse(o.Follow, FollowAll)
+		all[i].PublishTimeout = orElse(o.PublishTimeout, busyTimeout)
 		all[i].Logger = testLogger(t, all[i].Node)
 	}
 	return all
 }
 
+// busyTimeout is how long publishers of the tests are patient: several servers share a machine that may be busy with
+// other things, too.
+const busyTimeout = 25 * time.Second
+
 // openAnywhere is open for a log that others have part in.
 func openAnywhere(t testing.TB, o Options) *Log {
 	t.Helper()
 	o.Logger = testLogger(t, o.Node)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	o.PublishTimeout = orElse(o.PublishTimeout, busyTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	l, err := Open(ctx, o)
 	if err != nil {
@@ -252,7 +258,7 @@ func openAnywhere(t testing.TB, o Options) *Log {
 func closeAtEnd(t testing.TB, l *Log) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
