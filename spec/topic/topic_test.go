@@ -184,6 +184,29 @@ func TestLongLiteralsAreBounded(t *testing.T) {
 	}
 }
 
+// Covers: MAT-06, SEC-07, LIM-14.
+func TestManyLiteralsAreBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range DefaultVariables {
+		fmt.Fprintf(&b, "{+v%d}a", i)
+	}
+	m := compileTest(t, b.String()+"!")
+	for n, want := range map[int]bool{40: true, 250: true, 2000: false} {
+		topic := strings.Repeat("a", n) + "!"
+		if got := m.Match(topic); got != want {
+			t.Errorf("%d bytes: %v, want %v", n, got, want)
+		}
+		s := m.(*templateMatcher).newSearch(topic[:n-1], nil)
+		s.linear()
+		if s.tries > maxTries+n {
+			t.Errorf("%d bytes: %d literals compared", n, s.tries)
+		}
+	}
+	if m = compileTest(t, "{+a}/b/{+c}/d/{+e}/f/{+g}/h"); !m.Match(strings.Repeat("/b/d/f", 300) + "/h/h") {
+		t.Error("a long topic of a usual kind does not match")
+	}
+}
+
 // BenchmarkLongLiterals compares literals as a whole; the baseline compares one of them byte by byte.
 func BenchmarkLongLiterals(b *testing.B) {
 	m, text, topic := longLiterals(b)
