@@ -60,11 +60,8 @@ func (s subjects) prefixFilters(literal string) []string {
 		return []string{everything}
 	}
 	var fs []string
-	for _, own := range s.ownPrefixes {
-		if strings.HasPrefix(literal, own) || strings.HasPrefix(own, literal) {
-			fs = append(fs, ownOnes)
-			break
-		}
+	if s.below != "" && (strings.HasPrefix(literal, s.below) || strings.HasPrefix(s.below, literal)) {
+		fs = append(fs, ownOnes)
 	}
 	scheme, rest, complete := strings.Cut(literal, ":")
 	if !canBeScheme(scheme) { // no canonical form begins like this

@@ -22,7 +22,7 @@ func hubSubjects(t testing.TB) subjects {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSubjects("p", hub)
+	return newSubjects("p", hub, "")
 }
 
 func TestFiltersOfASelector(t *testing.T) {
@@ -40,7 +40,7 @@ func TestFiltersOfASelector(t *testing.T) {
 		{"https://EXAMPLE.com/books/1", "m.-.- t.-.#"},
 		{"books/1", "m.-.- t.-.#"},
 		{"/.well-known/mercure/subscriptions/a", "m.-.- s"},
-		{"https://hub.example/.well-known/mercure/subscriptions/a", "m.-.- m.https.hub=2Eexample s"},
+		{"https://hub.example/.well-known/mercure/subscriptions/a", "m.-.- m.https.hub=2Eexample t.https.hub=2Eexample.=2Ewell-known.mercure.subscriptions.a.#"},
 		{"https://hub.example/.well-known/mercure", "m.-.- m.https.hub=2Eexample t.https.hub=2Eexample.=2Ewell-known.mercure.#"},
 		{"https://example.com/books/{id}", "m.-.- m.https.example=2Ecom t.-.> t.https.example=2Ecom.books.>"},
 		{"https://example.com/books{/id}", "m.-.- m.https.example=2Ecom t.-.> t.https.example=2Ecom.>"},
@@ -50,9 +50,9 @@ func TestFiltersOfASelector(t *testing.T) {
 		{"https://example.com/1/2/3/4/5/6/7/8/9/{x}", "m.-.- m.https.example=2Ecom t.-.> t.https.example=2Ecom.1.2.3.4.5.6.7.8.>"},
 		{"https://example.com/" + long + "/{x}", "m.-.- m.https.example=2Ecom t.-.> t.https.example=2Ecom.~" + hash(long) + ".>"},
 		{"https://example.com{/x}", "m.-.- m.https.> t.-.> t.https.>"},
-		{"https://hub.{tld}/a", "m.-.- m.https.> s t.-.> t.https.>"},
+		{"https://hub.{tld}/a", "m.-.- m.https.> t.-.> t.https.>"},
 		{"https://user@example.com/{x}", "m.-.- m.https.> t.-.> t.https.>"},
-		{"http{s}://example.com/", "m.> s t.>"},
+		{"http{s}://example.com/", "m.> t.>"},
 		{"urn:isbn:{x}", "m.-.- m.urn.> t.-.> t.urn.>"},
 		{"foo://host?{x}", "m.-.- m.foo.host t.-.> t.foo.host.-.>"},
 		{"file:///a/{x}", "m.-.- m.file.- t.-.> t.file.-.a.>"},
@@ -61,7 +61,7 @@ func TestFiltersOfASelector(t *testing.T) {
 		{"/books/{id}", "m.-.- t.-.>"},
 		{"/{id}", "m.-.- s t.-.>"},
 		{"/.well-known/mercure/subscriptions{/topic}{/subscriber}", "m.-.- s t.-.>"},
-		{"https://hub.example/{+x}", "m.-.- m.https.hub=2Eexample s t.-.> t.https.hub=2Eexample.>"},
+		{"https://hub.example/{+x}", "m.-.- m.https.hub=2Eexample t.-.> t.https.hub=2Eexample.>"},
 	} {
 		got := s.filters(classic(c.pattern))
 		slices.Sort(got)
@@ -70,7 +70,7 @@ func TestFiltersOfASelector(t *testing.T) {
 			t.Errorf("%q: %s, want %s", c.pattern, have, want)
 		}
 	}
-	if got := newSubjects("p", nil).filters(classic("/{id}")); slices.Contains(got, "s") {
+	if got := newSubjects("p", nil, "").filters(classic("/{id}")); slices.Contains(got, "s") {
 		t.Errorf("without a hub's URL: %q", got)
 	}
 	if got := s.filters(topic.Selector{Kind: 99, Pattern: "x"}); !slices.Equal(got, []string{">"}) {
@@ -119,7 +119,7 @@ func TestFiltersOfExactAndURLPatterns(t *testing.T) {
 			t.Errorf("%q: %s, want %s", c.pattern, have, want)
 		}
 	}
-	if got := newSubjects("p", nil).filters(topic.Selector{Kind: topic.URLPattern, Pattern: "/:id"}); !slices.Equal(got, []string{">"}) {
+	if got := newSubjects("p", nil, "").filters(topic.Selector{Kind: topic.URLPattern, Pattern: "/:id"}); !slices.Equal(got, []string{">"}) {
 		t.Errorf("without a hub's URL: %q", got)
 	}
 }
@@ -320,4 +320,42 @@ func FuzzFiltersCoverWhatTheirSelectorSelects(f *testing.F) {
 			checkCovered(t, s, topic.Selector{Kind: topic.URLPattern, Pattern: a[:i] + "*"}, []string{a})
 		}
 	})
+}
+
+// Two nodes of one hub are known by different URLs, if only while that is being changed: what the one writes, the other
+// follows, whatever kind the selector is of.
+//
+// Covers: MAT-09, SUB-01.
+func TestNodesWithDifferentURLsFollowEachOther(t *testing.T) {
+	var nodes []subjects
+	for _, u := range []string{"https://hub.example/.well-known/mercure", "https://new.example:8443/behind/a/proxy", "http://localhost/.well-known/mercure"} {
+		hub, err := url.Parse(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, newSubjects("p", hub, "/.well-known/mercure"))
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	topics := []string{
+		"/.well-known/mercure/subscriptions/a/b", "/behind/a/proxy/subscriptions/a/b", "https://hub.example/.well-known/mercure/subscriptions/a/b",
+		"https://new.example:8443/behind/a/proxy/subscriptions/a", "https://new.example:8443/.well-known/mercure/x", "/books/1", "books/1",
+	}
+	for range 2000 {
+		topics = append(topics, randomTopic(r))
+	}
+	for _, written := range topics {
+		want := nodes[0].of([]string{written})
+		for _, s := range nodes[1:] {
+			if got := s.of([]string{written}); got != want {
+				t.Fatalf("%q is written to %s by one node and to %s by another", written, want, got)
+			}
+		}
+	}
+	for _, pattern := range []string{"/.well-known/mercure/subscriptions/*", "/:a/mercure/*", "/behind/a/proxy/*", "https://new.example:8443/*", "/books/:id"} {
+		for _, s := range nodes {
+			for _, written := range topics[:7] {
+				checkCovered(t, s, topic.Selector{Kind: topic.URLPattern, Pattern: pattern}, []string{written})
+			}
+		}
+	}
 }

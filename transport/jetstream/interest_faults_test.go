@@ -16,7 +16,7 @@ import (
 
 // alone is a follower that nothing runs and that has come to pos.
 func alone(pos transport.Position) *interestFollower {
-	l := &Log{opts: Options{MaxFilters: 100}, subjects: newSubjects("p", nil), conn: newConn()}
+	l := &Log{opts: Options{MaxFilters: 100}, subjects: newSubjects("p", nil, ""), conn: newConn()}
 	l.opts.Logger = slog.New(slog.DiscardHandler)
 	l.follower = newFollower(l)
 	f := newInterestFollower(l)

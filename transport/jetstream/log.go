@@ -103,7 +103,7 @@ func newLog(ctx context.Context, o Options) (*Log, context.Context, error) {
 	}
 	life, shut := context.WithCancelCause(context.WithoutCancel(ctx))
 	l := &Log{
-		opts: o, subjects: newSubjects(o.Prefix, o.HubURL), conn: newConn(),
+		opts: o, subjects: newSubjects(o.Prefix, o.HubURL, o.HubPath), conn: newConn(),
 		closed: life.Done(), shut: shut, poke: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads), health: newHealth(), tail: newTail(o.WindowBytes), window: newWindow(o.WindowBytes),
 		space: headroom{dir: o.Dir, minFree: o.MinFree}, refusals: refusals{log: o.Logger},

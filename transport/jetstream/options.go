@@ -36,9 +36,10 @@ type Options struct {
 	NoIDIndex      bool          // publishers' ids are found in recent history only
 	MaxIDs         int64         // publishers' ids in the index, oldest forgotten first; 0 = 250,000 (some 56 MB of memory)
 
-	HubURL *url.URL     // the hub's own URL; topics below it share one subject. nil = no topic is below it
-	Prefix string       // of stream and subject names: letters, digits, _ and -; empty = "cinnabar"
-	Logger *slog.Logger // nil = discard
+	HubURL  *url.URL     // the hub's own URL, against which relative topics are resolved; nodes may differ in it. nil = unknown
+	HubPath string       // the path below which the hub publishes, the same on all nodes: these topics share one subject. empty = HubURL's
+	Prefix  string       // of stream and subject names: letters, digits, _ and -; empty = "cinnabar"
+	Logger  *slog.Logger // nil = discard
 
 	lease leaseTimes // of the directory; zero = defaultLease
 }

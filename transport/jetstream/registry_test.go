@@ -31,7 +31,7 @@ func (r *registry) names() (used, leaving []string) {
 }
 
 func TestFiltersAreCounted(t *testing.T) {
-	f := newInterestFollower(&Log{subjects: newSubjects("p", nil), follower: newFollower(nil), opts: Options{MaxFilters: 100}})
+	f := newInterestFollower(&Log{subjects: newSubjects("p", nil, ""), follower: newFollower(nil), opts: Options{MaxFilters: 100}})
 	a, b := classic("https://example.com/{x}"), classic("https://example.com/books/{x}")
 	shared := []string{"m.-.-", "m.https.example=2Ecom", "t.-.>"}
 	want := func(used ...string) {
@@ -82,7 +82,7 @@ func TestFiltersAreCounted(t *testing.T) {
 }
 
 func TestManyFiltersBecomeWide(t *testing.T) {
-	f := newInterestFollower(&Log{subjects: newSubjects("p", nil), follower: newFollower(nil), opts: Options{MaxFilters: 20}})
+	f := newInterestFollower(&Log{subjects: newSubjects("p", nil, ""), follower: newFollower(nil), opts: Options{MaxFilters: 20}})
 	var all []topic.Selector
 	add := func(format string, n int) {
 		for i := range n {

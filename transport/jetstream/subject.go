@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/url"
-	"slices"
 	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -20,7 +19,7 @@ import (
 //	<prefix>.u.t.-.<hash>                                          one topic in any other form
 //	<prefix>.u.m.<scheme>.<host>                                   several topics of one origin
 //	<prefix>.u.m.-.-                                               several topics of several origins
-//	<prefix>.u.s                                                   topics that begin with the hub's own path
+//	<prefix>.u.s                                                   topics that begin with the hub's own path, without an origin
 //
 // The hash is of the raw topic and always there, so that a subject belongs to one topic. It also keeps what
 // is not in the path: query and fragment. All is bounded, about 320 bytes: a subject longer than the
@@ -39,24 +38,32 @@ type subjects struct {
 	ids     string // <prefix>.ids.
 	known   *lru.Cache[string, string]
 
-	hub         *url.URL // nil = unknown
-	ownPrefixes []string // a topic that begins with one of these is the hub's own; none without a hub URL
-	ownKey      string   // the beginning of the keys of these topics' URLs
+	hub    *url.URL // nil = unknown
+	below  string   // a topic that begins with it is the hub's own; empty = none is
+	ownKey string   // the beginning of the keys of these topics' URLs; empty = unknown
 }
 
 const knownSubjects = 4096
 
-func newSubjects(prefix string, hub *url.URL) subjects {
+// newSubjects takes the hub's URL, nil if it is unknown, and the path below which it publishes, empty for the URL's. Every
+// node must write a topic to the same subject, and nodes may differ in the URL by which they are known, if only while
+// it is being changed. So the URL has no part in subjects.
+func newSubjects(prefix string, hub *url.URL, path string) subjects {
 	known, err := lru.New[string, string](knownSubjects)
 	if err != nil {
 		panic(err) // only a size below one is refused
 	}
 	s := subjects{updates: prefix + ".u.", ids: prefix + ".ids.", known: known, hub: hub}
+	if path == "" && hub != nil {
+		path = hub.EscapedPath()
+	}
+	if path == "" {
+		return s
+	}
+	s.below = strings.TrimSuffix(path, "/") + "/"
 	if hub != nil {
-		if u, err := whatwg.Parse(hub.String()); err == nil {
-			below := strings.TrimSuffix(u.Pathname(), "/") + "/"
-			s.ownPrefixes = []string{below, u.Scheme() + "://" + u.Host() + below}
-			s.ownKey = strings.Join([]string{u.Scheme(), u.Hostname(), u.Port(), below}, topic.KeySeparator)
+		if u, err := whatwg.ParseRef(hub.String(), s.below); err == nil {
+			s.ownKey = strings.Join([]string{u.Scheme(), u.Hostname(), u.Port(), u.Pathname()}, topic.KeySeparator)
 		}
 	}
 	return s
@@ -122,10 +129,8 @@ func (s subjects) singleOf(topic string, u *whatwg.Url, regular bool) string {
 // it does. A topic that only resolves to that place, or that resolves to another one because it climbs out again, is
 // somebody else's, and stands among all others.
 func (s subjects) own(topic string) bool {
-	return slices.ContainsFunc(s.ownPrefixes, func(p string) bool {
-		rest, below := strings.CutPrefix(topic, p)
-		return below && !climbs(rest)
-	})
+	rest, below := strings.CutPrefix(topic, s.below)
+	return s.below != "" && below && !climbs(rest)
 }
 
 // climbs reports whether a part of path goes up. The parser drops blanks and takes backslashes for slashes, and

@@ -53,7 +53,7 @@ func (c *Config) jetstreamOptions(p proofs, log *slog.Logger) jetstream.Options 
 		MaxMessages: c.HistoryMaxMessages, MaxBytes: c.HistoryMaxBytes, MaxAge: c.HistoryMaxAge,
 		PublishTimeout: c.PublishTimeout, MaxUpdateBytes: c.MaxBody, // the texts are never longer than the form they came in
 		Node: c.NodeName, Replicas: c.Replicas, Follow: jetstream.Mode(c.Follow),
-		HubURL: c.base(), Prefix: c.NATSPrefix, Logger: log,
+		HubURL: c.base(), HubPath: c.HubPath, Prefix: c.NATSPrefix, Logger: log,
 	}
 	if len(c.NATSURLs) > 0 {
 		o.Dir = ""
