@@ -19,10 +19,10 @@ func IssuerAlgorithms() []string {
 
 // NewIssuerKeys finds the JWK Set of issuer, an https URL, through its authorization server's metadata and follows it as
 // NewJWKS does. Each fetch of the set reads the metadata anew, so that a set that moves is followed; when either fails
-// the keys before stay. The metadata is read at RFC 8414's place and, where that is not found (404), at OpenID
-// Connect's; it counts only if it names issuer, byte by byte. Both documents are fetched with the guards of NewJWKS,
-// together within o.Timeout. Without o.Algorithms they are IssuerAlgorithms; HMAC is an error. Source: RFC 8414 §3;
-// OpenID Connect Discovery 1.0 §4; D08-04, D08-06, SEC-08.
+// the keys before stay. The metadata is read at RFC 8414's place and, where that is refused (4xx: not every server says
+// 404 of a place that it does not know), at OpenID Connect's; it counts only if it names issuer, byte by byte. Both
+// documents are fetched with the guards of NewJWKS, together within o.Timeout. Without o.Algorithms they are
+// IssuerAlgorithms; HMAC is an error. Source: RFC 8414 §3; OpenID Connect Discovery 1.0 §4; D08-04, D08-06, SEC-08.
 func NewIssuerKeys(ctx context.Context, issuer string, o JWKSOptions) (*JWKS, error) {
 	u, err := issuerURL(issuer)
 	if err != nil {
@@ -87,11 +87,11 @@ func (d *discovery) load(ctx context.Context) ([]byte, error) {
 	return body, nil
 }
 
-// metadata fetches the first document that exists.
+// metadata fetches the first document that is given out.
 func (d *discovery) metadata(ctx context.Context) (body []byte, err error) {
 	for _, place := range d.documents {
 		body, err = fetch(ctx, d.client, place, d.limit)
-		if status, ok := errors.AsType[statusError](err); !ok || status.code != http.StatusNotFound {
+		if status, ok := errors.AsType[statusError](err); !ok || status.code < 400 || status.code > 499 {
 			break
 		}
 	}

@@ -33,6 +33,8 @@ func newSite(t *testing.T) *site {
 			http.NotFound(w, r)
 		case page == "500":
 			w.WriteHeader(http.StatusInternalServerError)
+		case page == "400":
+			w.WriteHeader(http.StatusBadRequest)
 		case strings.HasPrefix(page, "https://"):
 			http.Redirect(w, r, page, http.StatusFound)
 		default:
@@ -78,6 +80,7 @@ func TestKeysAreFoundThroughTheIssuersMetadata(t *testing.T) {
 			t.Parallel()
 			site := newSite(t)
 			issuer := site.url + c.path
+			site.put(wellKnownOAuth+strings.TrimSuffix(c.path, "/"), "400") // what some servers say of a place that they do not know
 			site.put(c.document, toJSON(t, map[string]any{"issuer": issuer, "jwks_uri": site.url + "/keys/1"}))
 			site.put("/keys/1", webKeys(t, webKey(t, s.es256.Public(), "es-1", nil)))
 			keys, err := auth.NewIssuerKeys(t.Context(), issuer, site.options)
