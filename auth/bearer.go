@@ -31,7 +31,9 @@ func (j *JWT) token(r *http.Request, act spec.Action) (string, error) {
 		return token, nil
 	}
 	if why, ok := j.origins.allow(r); !ok {
-		return "", malformed(ReasonOrigin, why)
+		p := malformed(ReasonOrigin, why)
+		p.Cause = j.origins.seen(r)
+		return "", p
 	}
 	return token, nil
 }

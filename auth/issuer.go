@@ -138,7 +138,7 @@ func checkAudience(raw json.RawMessage, resource string) error {
 	case len(audience) == 0:
 		return invalid(ReasonAudience, "the token has no audience (aud), it must be "+resource, "")
 	case !slices.Contains(audience, resource):
-		return invalid(ReasonAudience, "the token has the wrong audience (aud), it must be "+resource, "")
+		return invalid(ReasonAudience, "the token has the wrong audience (aud), it must be "+resource, fmt.Sprintf("it is for %.200q", audience))
 	}
 	return nil
 }

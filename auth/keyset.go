@@ -34,9 +34,12 @@ func ParseKeySet(name string, specs []KeySpec, allowed []string, allowShort bool
 	}
 	set := &keySet{}
 	for i, s := range specs {
-		label := fmt.Sprintf("%s: %d.", name, i+1)
-		if s.ID != "" {
+		label := name
+		switch {
+		case s.ID != "":
 			label = fmt.Sprintf("%s: %q", name, s.ID)
+		case len(specs) > 1:
+			label = fmt.Sprintf("%s: %d.", name, i+1)
 		}
 		one, err := parseKey(label, s.Key, s.Algorithm, allowShort)
 		if err != nil {

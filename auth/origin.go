@@ -80,6 +80,19 @@ func (o *origins) allow(r *http.Request) (string, bool) {
 	return o.named(r, from)
 }
 
+// seen tells the operator which origin was compared with which, for the log alone. Of a Referer no more than the origin
+// is told: the rest may hold secrets.
+func (o *origins) seen(r *http.Request) error {
+	what := "neither header"
+	if sent := r.Header.Values("Origin"); len(sent) > 0 {
+		what = fmt.Sprintf("Origin %.200q", sent[0])
+	} else if u, err := url.Parse(r.Header.Get("Referer")); err == nil && u.Host != "" {
+		what = fmt.Sprintf("Referer of %.200q", u.Scheme+"://"+u.Host)
+	}
+	own := o.self(r)
+	return fmt.Errorf("%s; the hub's own origin is %s://%s:%s, and %d are listed", what, own.scheme, own.host, own.port, len(o.listed))
+}
+
 // named decides about an origin that has a name.
 func (o *origins) named(r *http.Request, from origin) (string, bool) {
 	if o.any || o.listed[from] || from == o.self(r) {

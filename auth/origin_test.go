@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/cinnabar-hub/cinnabar/auth"
@@ -66,6 +67,29 @@ func TestPublishingWithACookieNeedsAnAllowedOrigin(t *testing.T) {
 				t.Errorf("got %+v, want 400 invalid_request", p)
 			}
 		})
+	}
+}
+
+// The operator has to see which origin it was; what else stands in a Referer is nobody's business.
+func TestARefusedOriginIsInTheLogAlone(t *testing.T) {
+	t.Parallel()
+	public, _ := url.Parse("https://hub.example.com/.well-known/mercure")
+	token := hs256(t, publisherSecret, `{"mercure":{"publish":["*"]}}`)
+	j := newAuth(t, func(o *auth.Options) { o.PublicURL = public })
+	for line, want := range map[string]string{
+		"Origin: https://evil.example":              `Origin "https://evil.example"; the hub's own origin is https://hub.example.com:443`,
+		"Referer: https://u:p@evil.example/x?key=1": `Referer of "https://evil.example"; the hub's own`,
+		"Referer: /x?key=1":                         "neither header; ",
+		"X-Other: 1":                                "neither header; ",
+	} {
+		_, err := j.Authorize(post("Cookie: mercureAuthorization="+token, line), spec.ActionPublish)
+		p := problemOf(t, err)
+		if p.Cause == nil || !strings.Contains(p.Cause.Error(), want) || strings.Contains(p.Cause.Error(), "key=1") {
+			t.Errorf("%s: the cause is %v, want %s", line, p.Cause, want)
+		}
+		if strings.Contains(p.Detail, "evil.example") {
+			t.Errorf("%s: the client is told %q", line, p.Detail)
+		}
 	}
 }
 

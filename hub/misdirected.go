@@ -62,6 +62,7 @@ func (h *Hub) onlyPublic(next http.Handler) http.Handler {
 		h.refuse(w, r, "other", &spec.Problem{
 			Status: http.StatusMisdirectedRequest, Reason: "misdirected",
 			Detail: "this hub does not answer for the scheme and host that the request was sent to",
+			Cause:  fmt.Errorf("it was sent to %.200q", r.URL.Scheme+"://"+r.Host),
 		})
 	})
 }
