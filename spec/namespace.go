@@ -35,6 +35,7 @@ func NewNamespace(hubURL *url.URL) (*Namespace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec: namespace of %q: %w", hubURL.Redacted(), err)
 	}
+	_ = base.SearchParams() // made here, or resolving would make them in a URL that many read
 	n.base, n.scheme = base, base.Scheme()+":"
 	n.path = strings.TrimSuffix(normalizePath(base.Pathname()), "/")
 	if n.path == "" {

@@ -1,8 +1,10 @@
 package spec
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -186,4 +188,21 @@ func TestReservedIsBounded(t *testing.T) {
 			t.Errorf("%q: reserved is %v, want %v", topic, got, want)
 		}
 	}
+}
+
+// The first topics of a hub may come at the same time.
+func TestANamespaceIsUsedByMany(t *testing.T) {
+	n := newTestNamespace(t, testHub)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 8 {
+		wg.Go(func() {
+			<-start
+			if !n.Reserved(fmt.Sprintf("/.well-known/x/../mercure/%d", i), true) {
+				t.Error("not reserved")
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
 }

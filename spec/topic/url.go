@@ -106,6 +106,7 @@ func newResolver(base *url.URL) *resolver {
 	r := &resolver{seed: maphash.MakeSeed()}
 	if base != nil {
 		if u, err := parseURL(base.String(), nil); err == nil {
+			_ = u.SearchParams() // made here, or resolving would make them in a URL that many read
 			r.base, r.baseText = u, u.Href(false)
 		}
 	}
