@@ -48,8 +48,8 @@ func subscribeHead(ctx context.Context, p *Probe) {
 		if h.status != http.StatusOK || !strings.HasPrefix(h.header.Get("Content-Type"), "text/event-stream") {
 			p.Fatalf("HEAD %d: status %d, Content-Type %q, want 200 text/event-stream", i+1, h.status, h.header.Get("Content-Type"))
 		}
-		if took := time.Since(start); took > time.Second {
-			p.Errorf("HEAD %d took %v, want less than a second", i+1, took)
+		if took, most := time.Since(start), max(time.Second, p.Wait/5); took > most {
+			p.Errorf("HEAD %d took %v, want less than %v", i+1, took, most)
 		}
 	}
 }

@@ -42,7 +42,7 @@ type Target struct {
 	PublicURL string // the hub URL against which it resolves relative topics and patterns; empty skips the checks that need it
 
 	HTTP        *http.Client  // nil = a client of its own; its transport must not ask for compression
-	Wait        time.Duration // how long to wait for what must come; 0 = 5s
+	Wait        time.Duration // how long to wait for what must come, more on a machine that is busy; 0 = 5s
 	Concurrency int           // cases run at a time; 0 = 4
 
 	AllowOrigin   string // an origin listed in cors-origin (not "*"); empty skips the cases that need it

@@ -78,7 +78,7 @@ func startHub(t *testing.T, change func(*app.Config)) (*app.App, conformance.Tar
 		}
 	})
 	target := conformance.Target{
-		URL: hub.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey,
+		URL: hub.URL(), PublisherKey: publisherKey, SubscriberKey: subscriberKey, Wait: 20 * time.Second,
 		Issuer: issuer, IssuerKey: private, Resource: resource, PublicURL: "http://localhost" + spec.DefaultHubPath,
 		Anonymous: cfg.Anonymous, Subscriptions: cfg.Subscriptions, AllowOrigin: corsOrigin, PublishOrigin: publishOrigin,
 	}
