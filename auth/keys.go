@@ -203,7 +203,7 @@ func parseKey(role, key, alg string, allowShort bool) (*static, error) {
 	if len(key) < minSecretBytes {
 		if !allowShort {
 			return nil, fmt.Errorf("%s key: the secret has %d bytes, %s needs at least %d; make one with "+
-				"`openssl rand -hex 32`, or allow short keys", role, len(key), alg, minSecretBytes)
+				"`openssl rand -hex 32`, or allow short keys (--allow-short-keys)", role, len(key), alg, minSecretBytes)
 		}
 		k.warnings = []string{fmt.Sprintf("the %s key has only %d bytes; a secret shorter than %d bytes can be guessed from one token",
 			role, len(key), minSecretBytes)}

@@ -157,7 +157,7 @@ func argumentToken(cmd *cobra.Command, args []string) (string, error) {
 			return "", &usageError{err}
 		}
 	}
-	if token = strings.TrimSpace(token); token == "" {
+	if token = strings.TrimPrefix(strings.TrimSpace(token), "Bearer "); token == "" { // as it is copied from a request
 		return "", &usageError{errors.New("which token? give it as the argument, @/path/to/file, - for standard input, or set CINNABAR_TOKEN")}
 	}
 	return token, nil
