@@ -1,10 +1,8 @@
 package hub
 
 import (
-	"container/heap"
 	"context"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +11,7 @@ import (
 
 // shard owns live HTTP/1.x streams without a goroutine each: it joins what is queued for a stream into
 // one write that does not wait, keeps what the socket did not take, and goes on when the poller says
-// that there is room. One heap of due times serves heartbeats, write time-outs, lifetimes and expiries.
+// that there is room. One wheel of due times serves heartbeats, write time-outs, lifetimes and expiries.
 type shard struct {
 	hub    *Hub
 	poller *poller
@@ -26,7 +24,7 @@ type shard struct {
 
 	// owned by the loop
 	stopping bool
-	due      dueHeap
+	due      *dueWheel
 	scratch  []byte
 	frames   []*frame
 }
@@ -39,17 +37,22 @@ type shardState struct {
 	unacked  int       // bytes the kernel held for the client at that time
 	need     int       // bytes that are progress
 	at       time.Time // when the shard looks at the stream next
-	heapPos  int       // place in the shard's heap, -1 when absent
-	token    uint64    // the poller's name for it
-	fd       int       // its descriptor
-	closing  bool      // rest ends with the end of the body
+	prev     *subscriber
+	next     *subscriber // in a slot of the shard's wheel
+	place    int32       // in the wheel's heap, or absent or inSlot
+	slot     int32       // when inSlot
+	token    uint64      // the poller's name for it
+	fd       int         // its descriptor
+	closing  bool        // rest ends with the end of the body
 }
 
 // maxSlack spares a shard with many silent streams a wake-up for each of their heartbeats.
 const maxSlack = 20 * time.Millisecond
 
 func newShard(h *Hub, p *poller) *shard {
-	return &shard{hub: h, poller: p, wake: make(chan struct{}, 1), slack: min(maxSlack, h.o.Heartbeat/100)}
+	return &shard{
+		hub: h, poller: p, wake: make(chan struct{}, 1), slack: min(maxSlack, h.o.Heartbeat/100), due: newDueWheel(time.Now()),
+	}
 }
 
 // adopt takes over a live stream from its goroutine, which must not touch it afterwards. It returns
@@ -60,7 +63,7 @@ func (sh *shard) adopt(s *subscriber) bool {
 	sh.mu.Lock()
 	closed := sh.closed
 	if !closed {
-		s.heapPos, s.rest, s.closing = -1, nil, false
+		s.place, s.rest, s.closing = absent, nil, false
 		s.shard, s.wake, s.ready = sh, nil, true
 		sh.waiting = append(sh.waiting, s)
 	}
@@ -93,8 +96,8 @@ func (sh *shard) run(ctx context.Context) {
 	done := ctx.Done()
 	var batch []*subscriber
 	for {
-		if len(sh.due) > 0 {
-			timer.Reset(time.Until(sh.due[0].at))
+		if at, ok := sh.due.next(); ok {
+			timer.Reset(time.Until(at))
 		} else {
 			timer.Reset(time.Hour)
 			if sh.stopping && sh.close() {
@@ -106,11 +109,9 @@ func (sh *shard) run(ctx context.Context) {
 		case <-timer.C:
 		case <-done:
 			done, sh.stopping = nil, true
-			for _, s := range sh.due {
+			for _, s := range sh.due.all() {
 				s.end(endDrain)
-			}
-			for _, s := range slices.Clone(sh.due) {
-				sh.schedule(s, sh.nextLook(s, time.Now())) // sooner than was planned
+				sh.due.schedule(s, sh.nextLook(s, time.Now())) // sooner than was planned
 			}
 		}
 		sh.mu.Lock()
@@ -126,8 +127,7 @@ func (sh *shard) run(ctx context.Context) {
 
 // lookAtTheTime does what is due, and heartbeats that are about to be.
 func (sh *shard) lookAtTheTime(now time.Time) {
-	for len(sh.due) > 0 {
-		s := sh.due[0]
+	for s := sh.due.advance(now); s != nil; s = sh.due.first() {
 		switch {
 		case !now.Before(s.at):
 			sh.onTime(s, now)
@@ -154,7 +154,7 @@ func (sh *shard) serve(s *subscriber) {
 		return
 	}
 	defer sh.contain(s)
-	if s.heapPos < 0 && !sh.begin(s) {
+	if s.place == absent && !sh.begin(s) {
 		return
 	}
 	events := s.events.Swap(0)
@@ -208,7 +208,7 @@ func (sh *shard) look(s *subscriber) bool {
 	return true
 }
 
-// begin registers a stream with the poller and the heap.
+// begin registers a stream with the poller and the wheel.
 func (sh *shard) begin(s *subscriber) bool {
 	if err := sh.poller.add(s); err != nil {
 		sh.hub.log.Error("watching a connection failed", "err", err, "request_id", s.requestID)
@@ -216,7 +216,7 @@ func (sh *shard) begin(s *subscriber) bool {
 		return false
 	}
 	s.at = s.nextDue()
-	heap.Push(&sh.due, s)
+	sh.due.add(s)
 	if sh.stopping {
 		s.end(endDrain)
 	}
@@ -238,7 +238,7 @@ func (sh *shard) onTime(s *subscriber, now time.Time) {
 		sh.beat(s, now)
 		return
 	}
-	sh.schedule(s, sh.nextLook(s, now))
+	sh.due.schedule(s, sh.nextLook(s, now))
 }
 
 // beat sends a heartbeat on a stream that has nothing left to write.
@@ -250,7 +250,7 @@ func (sh *shard) beat(s *subscriber, now time.Time) {
 		b = chunkedHeartbeat
 	}
 	sh.put(s, b, now, false, len(b))
-	sh.schedule(s, sh.nextLook(s, now))
+	sh.due.schedule(s, sh.nextLook(s, now))
 }
 
 var chunkedHeartbeat = appendRaw(nil, heartbeat, true)
@@ -270,11 +270,6 @@ func (sh *shard) nextLook(s *subscriber, now time.Time) time.Time {
 		at = earlier(at, s.progress.Add(sh.hub.o.WriteTimeout))
 	}
 	return at
-}
-
-func (sh *shard) schedule(s *subscriber, at time.Time) {
-	s.at = at
-	heap.Fix(&sh.due, s.heapPos)
 }
 
 // beginEnd writes the end of the body; the stream is dropped when the socket has taken it.
@@ -303,9 +298,7 @@ func (sh *shard) release(s *subscriber) {
 
 // leave lets go of s; wake is what its next consumer, if any, listens to.
 func (sh *shard) leave(s *subscriber, wake chan struct{}) {
-	if s.heapPos >= 0 {
-		heap.Remove(&sh.due, s.heapPos)
-	}
+	sh.due.remove(s)
 	sh.poller.remove(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()

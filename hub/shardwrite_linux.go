@@ -50,8 +50,8 @@ func (sh *shard) put(s *subscriber, b []byte, now time.Time, shared bool, larges
 	n := sh.tryWrite(s, b)
 	s.lastSent = now
 	if n == len(b) {
-		if s.awaitAck(s.lastSent) && s.heapPos >= 0 {
-			sh.schedule(s, sh.nextLook(s, s.lastSent))
+		if s.awaitAck(s.lastSent) && s.place != absent {
+			sh.due.schedule(s, sh.nextLook(s, s.lastSent))
 		}
 		return
 	}
@@ -60,7 +60,7 @@ func (sh *shard) put(s *subscriber, b []byte, now time.Time, shared bool, larges
 	}
 	s.need = min(progressBytes, largest)
 	s.madeProgress(s.lastSent)
-	sh.schedule(s, sh.nextLook(s, s.lastSent))
+	sh.due.schedule(s, sh.nextLook(s, s.lastSent))
 }
 
 // writeRest reports whether the socket has taken everything that was left.
@@ -79,7 +79,7 @@ func (sh *shard) writeRest(s *subscriber) bool {
 		return false
 	}
 	s.rest = nil
-	sh.schedule(s, sh.nextLook(s, now))
+	sh.due.schedule(s, sh.nextLook(s, now))
 	return true
 }
 

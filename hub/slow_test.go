@@ -134,19 +134,3 @@ func TestPositionTrimmedWhileLagging(t *testing.T) {
 	eventually(t, "ended as trimmed", func() bool { return n.ended(endTrimmed) == 1 })
 	_ = conn.Close()
 }
-
-func TestClientThatLeavesIsForgotten(t *testing.T) {
-	for name, hijack := range map[string]bool{"shard": true, "handler": false} {
-		t.Run(name, func(t *testing.T) {
-			n := startNode(t, nil)
-			n.noHijack = !hijack
-			conn, _, _ := n.rawStream("HTTP/1.1", "topic=a", 0)
-			eventually(t, "there", func() bool { return testutil.ToFloat64(n.metrics.Subscribers) == 1 })
-			_ = conn.Close()
-			eventually(t, "gone without a publication", func() bool { return testutil.ToFloat64(n.metrics.Subscribers) == 0 })
-			if got := n.ended(endClient); got != 1 {
-				t.Errorf("%v streams ended by the client", got)
-			}
-		})
-	}
-}
