@@ -172,7 +172,7 @@ func TestEveryPromiseIsKept(t *testing.T) {
 // wait waits until all have been handed out.
 func (g *ledger) wait(t *testing.T, all []transport.Position, from transport.Position) bool {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		pos, changed := g.lacks(all)
 		if pos == 0 {

@@ -261,7 +261,7 @@ func TestWhatFollowsAnAddIsHandedOut(t *testing.T) {
 					if got.Pos != e.Pos || got.Late {
 						t.Errorf("handed out %+v, want %d", got, e.Pos)
 					}
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					t.Errorf("%d, published after an answer of %d, is not handed out", e.Pos, from)
 					return
 				}
