@@ -30,7 +30,6 @@ func plainConn(c net.Conn) net.Conn {
 type connGuard struct {
 	conn    net.Conn
 	timeout time.Duration
-	timer   *time.Timer
 	before  atomic.Uint64 // bytes acknowledged when the write began
 }
 
@@ -53,12 +52,8 @@ func (g *connGuard) watch() (end func()) {
 	}
 	n, _ := acknowledged(g.conn)
 	g.before.Store(n)
-	if g.timer == nil {
-		g.timer = time.AfterFunc(g.timeout, g.check)
-	} else {
-		g.timer.Reset(g.timeout)
-	}
-	return func() { g.timer.Stop() }
+	timer := time.AfterFunc(g.timeout, g.check) // not kept: most streams are quiet
+	return func() { timer.Stop() }
 }
 
 func (g *connGuard) check() {

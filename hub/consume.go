@@ -7,43 +7,125 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// run consumes the stream from `upto`, the end of what is only in the log, until it ends or a shard
-// takes it over. It blocks; the caller's goroutine is the consumer.
-func (s *subscriber) run(ctx context.Context, upto transport.Position) {
-	why := s.follow(ctx, upto)
-	if why == endNone {
-		return // a shard has it
-	}
-	s.finish(why)
+// consumer is what a goroutine has of a stream that is its own. It takes turns: in each it does all there is to do, and
+// then it waits.
+type consumer struct {
+	s      *subscriber
+	ctx    context.Context    //nolint:containedctx // the request's or the hub's, which last as long
+	upto   transport.Position // when behind: the end of what is only in the log
+	behind bool
+	over   bool // the stream has ended, or a shard has it
+
+	timer  *time.Timer // wakes it when it is due; nil until it waits
+	due    time.Time
+	unlink func() bool // from ctx, whose end wakes it as well
 }
 
-func (s *subscriber) follow(ctx context.Context, upto transport.Position) endReason {
-	if why := s.endingWhy(); why == endClient { // it left before the stream began
-		return why
+// consume begins with what is only in the log: its end is upto.
+func (s *subscriber) consume(ctx context.Context, upto transport.Position) *consumer {
+	return &consumer{s: s, ctx: ctx, upto: upto, behind: true}
+}
+
+// run goes on until the stream has ended or a shard has it. It blocks. do calls its argument: the caller chooses on
+// which stack.
+func (c *consumer) run(do func(func())) {
+	for do(c.turn); !c.over; do(c.turn) {
+		<-c.s.wake // and nothing else: a select takes too much of the stack, see shallow
 	}
-	out := newWriter(s)
+	if c.timer != nil {
+		c.timer.Stop()
+		c.unlink()
+	}
+}
+
+func (c *consumer) turn() {
+	c.over = true // unless it turns out that there is more to come
+	defer c.s.hub.contain(c.s)
+	out := newWriter(c.s)
+	defer out.release()
+	why, waits := c.work(out)
+	switch {
+	case why != endNone:
+		c.s.finish(why)
+	case waits:
+		c.over = false
+		c.arm()
+	}
+}
+
+// arm sees to it that the goroutine wakes when the stream is due or its context ends.
+func (c *consumer) arm() {
+	c.due = c.s.nextDue()
+	if c.timer != nil {
+		c.timer.Reset(time.Until(c.due))
+		return
+	}
+	c.timer = time.AfterFunc(time.Until(c.due), c.s.notify)
+	c.unlink = context.AfterFunc(c.ctx, c.s.notify) // which a failed write ends, too: the turn that wrote says why
+}
+
+// work does what there is to do. The stream is to end, or waits, or a shard has it.
+func (c *consumer) work(out *writer) (why endReason, waits bool) {
+	s := c.s
+	if why = s.endingWhy(); why == endClient { // perhaps before the stream began
+		return why, false
+	}
+	if c.timer != nil && c.ctx.Err() != nil {
+		return s.contextReason(), false
+	}
+	if why = c.onTime(out); why != endNone {
+		return why, false
+	}
 	for {
-		why := s.catchUp(ctx, out, upto)
-		out.release()
-		if why != endNone {
-			return why
-		}
-		if s.hub.adopt(s) {
-			return endNone
+		if c.behind {
+			if why = c.read(out); why != endNone {
+				return why, false
+			}
+			out.release()
+			if c.behind = false; s.hub.adopt(s) {
+				return endNone, false
+			}
 		}
 		var lagged bool
-		if why, lagged = s.live(ctx, out); !lagged {
-			return why
+		if why, lagged = s.live(out); !lagged {
+			return why, why == endNone
 		}
-		upto = s.hub.fanout.rejoin(s)
+		c.upto, c.behind = s.hub.fanout.rejoin(s), true
 	}
 }
 
-// live writes what is offered until the stream ends or the subscriber lags.
-func (s *subscriber) live(ctx context.Context, out *writer) (why endReason, lagged bool) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	var frames []*frame
+// onTime does what a stream is due for that has waited.
+func (c *consumer) onTime(out *writer) endReason {
+	s, now := c.s, time.Now()
+	if c.timer == nil || now.Before(c.due) {
+		return endNone
+	}
+	if s.vanished(now) {
+		return endStalled
+	}
+	if s.over(now) == endNone && s.heartbeatDue(now) {
+		if err := out.comment(); err != nil {
+			return s.sinkReason(err)
+		}
+		s.awaitAck(now)
+	}
+	return endNone
+}
+
+// read catches up.
+func (c *consumer) read(out *writer) endReason {
+	if c.s.pos >= c.upto {
+		return c.s.catchUp(c.ctx, out, c.upto)
+	}
+	ctx, cancel := c.s.hub.within(c.ctx)
+	defer cancel()
+	return c.s.catchUp(ctx, out, c.upto)
+}
+
+// live writes what is offered until nothing is left, the stream is to end or the subscriber lags.
+func (s *subscriber) live(out *writer) (why endReason, lagged bool) {
+	var few [8]*frame
+	frames := few[:0]
 	for {
 		s.listen()
 		now := time.Now()
@@ -64,28 +146,10 @@ func (s *subscriber) live(ctx context.Context, out *writer) (why endReason, lagg
 		switch {
 		case len(frames) > 0:
 			s.awaitAck(s.lastSent)
-			continue
 		case why == endNone && lagged:
 			return endNone, true
-		case why != endNone:
+		default:
 			return why, false
-		}
-		timer.Reset(time.Until(s.nextDue()))
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			return s.contextReason(), false
-		case <-timer.C:
-			now := time.Now()
-			if s.vanished(now) {
-				return endStalled, false
-			}
-			if s.heartbeatDue(now) {
-				if err := out.comment(); err != nil {
-					return s.sinkReason(err), false
-				}
-				s.awaitAck(now)
-			}
 		}
 	}
 }

@@ -273,6 +273,13 @@ func (h *Hub) stopping() bool {
 	return h.ctx != nil && h.ctx.Err() != nil
 }
 
+// lifeOf is the context that ends with Run. For callers that know that the hub runs.
+func (h *Hub) lifeOf() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ctx
+}
+
 // adopt gives a live stream to a shard, if it can have one; its goroutine then has no more part in it.
 func (h *Hub) adopt(s *subscriber) bool {
 	k, ok := s.sink.(*h1Sink)
@@ -292,8 +299,7 @@ func (h *Hub) recycle(c net.Conn) {
 // spawn gives a stream that has fallen behind a goroutine of its own again.
 func (h *Hub) spawn(s *subscriber) {
 	h.streams.Go(func() {
-		defer h.contain(s)
-		s.run(h.ctx, h.fanout.rejoin(s))
+		s.consume(h.ctx, h.fanout.rejoin(s)).run(here)
 	})
 }
 

@@ -19,6 +19,8 @@ type incoming struct {
 	id              string     // ours, for the answer and the log
 	client          netip.Addr // whom the caps count, see perClient; invalid until it is resolved, and for a unix socket
 	url             url.URL    // the request's, as the client sees it
+	aside           bool       // see Hub.aside
+	stream          *consumer  // of a stream that has begun and is to be served by shallow
 }
 
 type incomingKey struct{}

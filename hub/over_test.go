@@ -245,7 +245,7 @@ func TestWhatWaitsAtTheEnd(t *testing.T) {
 			s := &subscriber{hub: newNode(t, nil).Hub, grant: &auth.Grant{}, sink: k, wake: make(chan struct{}, 1)}
 			s.offer(newFrame(transport.Entry{Pos: 1, Update: &spec.Update{Topics: []string{"a"}, ID: "e1", Data: "x"}}))
 			s.end(why)
-			if got, lagged := s.live(t.Context(), newWriter(s)); got != why || lagged {
+			if got, lagged := s.live(newWriter(s)); got != why || lagged {
 				t.Errorf("ended as %v, lagged %v", got, lagged)
 			}
 			if got := len(k.got) > 0; got != delivered {

@@ -43,7 +43,7 @@ func (h *Hub) routes() http.Handler {
 	}
 	r.MethodNotAllowed(h.handle("other", h.methodNotAllowed))
 	r.NotFound(h.handle("other", notFound))
-	return wrappers.Handler(h.shortcut(r))
+	return &shallow{hub: h, next: wrappers.Handler(h.shortcut(r))}
 }
 
 // shortcut spares publications and streams the way through the table: the ones are many, the others stay.

@@ -97,6 +97,7 @@ func (w *writer) frame(f *frame) error {
 	if b == nil {
 		return nil
 	}
+	w.reserve()
 	if err := w.room(len(b)); err != nil {
 		return err
 	}
@@ -138,6 +139,7 @@ func (w *writer) entry(e transport.Entry) error {
 
 // comment sends a heartbeat.
 func (w *writer) comment() error {
+	w.reserve()
 	w.buf = appendRaw(w.buf, heartbeat, w.chunk)
 	w.s.hub.metrics.Heartbeats.Inc()
 	return w.flush()

@@ -151,11 +151,21 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 		}
 		h.dismiss(s.addr, s.grant.Holder())
 	}()
-	ctx, leave, err := h.enter(r.Context())
-	if err != nil {
+	if err := h.enter(); err != nil {
 		return err
 	}
-	defer leave()
+	staying := false
+	defer func() {
+		if !staying {
+			h.streams.Done()
+		}
+	}()
+	// Registering takes no longer than interestPatience; a look at the log ends when the client leaves.
+	ctx, cancel := h.lifeOf(), func() {} //nolint:contextcheck // see above
+	if req.asked {
+		ctx, cancel = h.within(r.Context())
+	}
+	defer cancel()
 	from, err := h.addInterest(ctx, s.selectors)
 	if err != nil {
 		return err
@@ -196,8 +206,9 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request, req *streamRequest)
 	if h.bans.away(s.grant.Subject, time.Now()) { // likewise
 		s.end(endDisconnected)
 	}
-	defer h.contain(s)
-	s.run(ctx, upto)
+	staying = true
+	cancel()
+	h.stay(r, s, upto)
 	return nil
 }
 
@@ -205,17 +216,22 @@ func notReady() error {
 	return unavailable("not_ready", "this node does not follow the log", nil)
 }
 
-// enter counts a handler's stream in; its context ends with the request or the hub.
-func (h *Hub) enter(request context.Context) (context.Context, func(), error) {
+// enter counts a stream in.
+func (h *Hub) enter() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.interest == nil || h.stopped {
-		return nil, nil, notReady()
+		return notReady()
 	}
-	ctx, cancel := context.WithCancel(request)
-	unlink := context.AfterFunc(h.ctx, cancel)
 	h.streams.Add(1)
-	return ctx, func() { unlink(); cancel(); h.streams.Done() }, nil
+	return nil
+}
+
+// within is a context that ends with the request or the hub.
+func (h *Hub) within(request context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(request)
+	unlink := context.AfterFunc(h.lifeOf(), cancel)
+	return ctx, func() { unlink(); cancel() }
 }
 
 // interestPatience is how long a stream waits for the transport to take note of its selectors.
@@ -285,7 +301,7 @@ func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, re
 		opening = appendRetry(opening, h.o.Retry)
 	}
 	s.lastSent = time.Now()
-	if r.ProtoMajor == 1 && r.TLS == nil && h.shards.available() && !h.noHijack {
+	if h.takesOver(r) {
 		if err := h.takeOver(w, r, s, opening); !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
@@ -300,6 +316,11 @@ func (h *Hub) openSink(w http.ResponseWriter, r *http.Request, s *subscriber, re
 		s.end(endClient)
 	}
 	return nil
+}
+
+// takesOver reports whether the connection of a stream is to be taken over.
+func (h *Hub) takesOver(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.TLS == nil && h.shards.available() && !h.noHijack
 }
 
 func (h *Hub) takeOver(w http.ResponseWriter, r *http.Request, s *subscriber, opening []byte) error {
