@@ -76,7 +76,7 @@ func BenchmarkPublishInAStorm(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					r, w := newExchange(b, http.MethodPost, spec.DefaultHubPath, "")
-					r.Body = io.NopCloser(strings.NewReader(body))
+					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 					r.Header.Set("Content-Type", formType)
 					if n.Handler().ServeHTTP(w, r); w.Code != http.StatusOK {
 						b.Errorf("status %d", w.Code)
