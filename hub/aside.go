@@ -7,9 +7,11 @@ import (
 	"github.com/cinnabar-hub/cinnabar/transport"
 )
 
-// A stream over HTTP/2 or TLS keeps its handler's goroutine for as long as it lasts, and a goroutine keeps the largest
-// stack that it ever needed: opening a stream and writing to one take 8 KB, waiting takes 2. So everything but the waiting
-// is done by a goroutine that lasts no longer than that, one after the other: the handler waits for it.
+// A stream over HTTP/2 or TLS keeps its handler's goroutine for as long as it lasts, and with it the stack that this has
+// needed: opening a stream takes 8 KB, waiting takes 2. So the stream is opened by a goroutine that lasts no longer than
+// that, and the handler waits with next to nothing on its stack. What it writes from there makes the stack grow again, but
+// the garbage collector halves it while the stream waits. To write aside, too, was tried: that took a quarter more time for
+// a delivery.
 
 // shallow is the outermost wrapper: streams that keep their goroutine are opened aside, and then wait here.
 type shallow struct {
@@ -25,7 +27,7 @@ func (o *shallow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if c := serveAside(o.next, w, r); c != nil {
 		defer h.streams.Done()
-		c.run(aside)
+		c.run()
 	}
 }
 
@@ -47,11 +49,8 @@ func (h *Hub) stay(r *http.Request, s *subscriber, upto transport.Position) {
 		return
 	}
 	defer h.streams.Done()
-	s.consume(r.Context(), upto).run(here)
+	s.consume(r.Context(), upto).run()
 }
-
-// here runs f.
-func here(f func()) { f() }
 
 // aside runs f in a goroutine of its own and waits for it. A panic of f becomes the caller's.
 func aside(f func()) {

@@ -26,10 +26,9 @@ func (s *subscriber) consume(ctx context.Context, upto transport.Position) *cons
 	return &consumer{s: s, ctx: ctx, upto: upto, behind: true}
 }
 
-// run goes on until the stream has ended or a shard has it. It blocks. do calls its argument: the caller chooses on
-// which stack.
-func (c *consumer) run(do func(func())) {
-	for do(c.turn); !c.over; do(c.turn) {
+// run goes on until the stream has ended or a shard has it. It blocks.
+func (c *consumer) run() {
+	for c.turn(); !c.over; c.turn() {
 		<-c.s.wake // and nothing else: a select takes too much of the stack, see shallow
 	}
 	if c.timer != nil {

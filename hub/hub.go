@@ -299,7 +299,7 @@ func (h *Hub) recycle(c net.Conn) {
 // spawn gives a stream that has fallen behind a goroutine of its own again.
 func (h *Hub) spawn(s *subscriber) {
 	h.streams.Go(func() {
-		s.consume(h.ctx, h.fanout.rejoin(s)).run(here)
+		s.consume(h.ctx, h.fanout.rejoin(s)).run()
 	})
 }
 
