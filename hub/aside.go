@@ -27,7 +27,7 @@ func (o *shallow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if c := serveAside(o.next, w, r); c != nil {
 		defer h.streams.Done()
-		c.run()
+		c.run() //nolint:contextcheck // it has the request's
 	}
 }
 
@@ -49,7 +49,7 @@ func (h *Hub) stay(r *http.Request, s *subscriber, upto transport.Position) {
 		return
 	}
 	defer h.streams.Done()
-	s.consume(r.Context(), upto).run()
+	s.consume(r.Context(), upto).run() //nolint:contextcheck // it has it
 }
 
 // aside runs f in a goroutine of its own and waits for it. A panic of f becomes the caller's.

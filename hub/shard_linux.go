@@ -118,7 +118,7 @@ func (sh *shard) run(ctx context.Context) {
 		batch, sh.waiting = sh.waiting, batch[:0]
 		sh.mu.Unlock()
 		for i, s := range batch {
-			sh.serve(s)
+			sh.serve(s) //nolint:contextcheck // a goroutine that takes over lives in the hub's
 			batch[i] = nil
 		}
 		sh.lookAtTheTime(time.Now())
