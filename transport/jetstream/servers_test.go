@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -272,17 +273,30 @@ func testLogger(t testing.TB, node string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})).With("node", node)
 }
 
-// freePorts returns n ports of this machine that nobody listens on.
+// given are the ports that freePorts has returned.
+var given sync.Map
+
+// freePorts returns n ports of this machine that nobody listens on, and that it has not returned before. They lie below
+// those that the system gives to connections and to listeners without a port of their own, or one of these could have
+// them before they are used.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	ports := make([]int, 0, n)
+	for range 1000 {
+		if len(ports) == n {
+			return ports
 		}
-		defer func() { _ = l.Close() }() //nolint:gocritic // all at the end: no port twice
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+		port := 20000 + rand.N(12000)
+		if _, twice := given.LoadOrStore(port, true); twice {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		ports = append(ports, port)
 	}
-	return ports
+	t.Fatal("no free port")
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -22,22 +23,32 @@ import (
 
 const clusterPatience = 2 * time.Minute // of a test, on a machine with better things to do
 
-// freePorts gives addresses of the loopback that nobody listens on.
+// given are the ports that freePorts has returned.
+var given sync.Map
+
+// freePorts gives addresses of the loopback that nobody listens on, and that it has not given before. Their ports lie below
+// those that the system gives to connections and to listeners without a port of their own, or one of these could have
+// them before they are used.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var free []string
-	var held []net.Listener
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for range 1000 {
+		if len(free) == n {
+			return free
 		}
-		held, free = append(held, l), append(free, l.Addr().String())
-	}
-	for _, l := range held {
+		port := 20000 + rand.N(12000)
+		if _, twice := given.LoadOrStore(port, true); twice {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
 		_ = l.Close()
+		free = append(free, l.Addr().String())
 	}
-	return free
+	t.Fatal("no free port")
+	return nil
 }
 
 // starting is a node whose Start is under way.

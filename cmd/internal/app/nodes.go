@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -120,7 +121,8 @@ func (n *Nodes) resource() string {
 	return u.String()
 }
 
-// freeAddresses gives n different addresses of the loopback that nobody listens on.
+// freeAddresses gives n different addresses of the loopback that nobody listens on. Their ports are not of those that the
+// system gives to connections, one of which could have them before they are used.
 func freeAddresses(n int) ([]string, error) {
 	var held []net.Listener
 	defer func() { // all at the end, or the same could come again
@@ -129,14 +131,20 @@ func freeAddresses(n int) ([]string, error) {
 		}
 	}()
 	addresses := make([]string, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // takes no time
+	var failed error
+	for range 1000 {
+		if len(addresses) == n {
+			return addresses, nil
+		}
+		port := 20000 + rand.N(12000)                                //nolint:gosec // keeps no secret
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)) //nolint:noctx // takes no time
 		if err != nil {
-			return nil, fmt.Errorf("look for a free port: %w", err)
+			failed = err
+			continue
 		}
 		held, addresses = append(held, l), append(addresses, l.Addr().String())
 	}
-	return addresses, nil
+	return nil, fmt.Errorf("look for a free port: %w", failed)
 }
 
 // Stop stops all nodes at the same time; see App.Stop.
