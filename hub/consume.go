@@ -87,6 +87,10 @@ func (c *consumer) work(out *writer) (why endReason, waits bool) {
 		}
 		var lagged bool
 		if why, lagged = s.live(out); !lagged {
+			// The end of the context may have told while this turn was under way, before it listened: no other turn comes of that.
+			if why == endNone && c.ctx.Err() != nil {
+				why = s.contextReason()
+			}
 			return why, why == endNone
 		}
 		c.upto, c.behind = s.hub.fanout.rejoin(s), true
