@@ -7,7 +7,7 @@ import (
 
 // latelyOver is a context that ends after its end has been asked for a few times.
 type latelyOver struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context
 
 	asked, lasts int
 }
